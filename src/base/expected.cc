@@ -1,0 +1,16 @@
+#include "base/expected.h"
+
+namespace wych {
+
+std::string Error::text() const {
+  std::string out = where.empty() ? what : where + ": " + what;
+  if (!hint.empty()) {
+    out += "; " + hint;
+  }
+  for (const Error& next : more) {
+    out += "\n" + next.text();
+  }
+  return out;
+}
+
+}  // namespace wych

@@ -1,0 +1,36 @@
+// The process's one thread pool. Work is split by *index*, never by thread count, so results do not depend
+// on how many threads there are: callers choose chunks from the problem alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/types.h"
+
+namespace wych {
+
+// Runs index ranges on a fixed set of threads (the caller is one of them). Not re-entrant: a body must not
+// call parallel_for of the same pool. A pool of 1 runs everything on the caller and starts no thread.
+class ThreadPool {
+ public:
+  // num_threads >= 1, the caller included; 0 means one per core this process may run on.
+  explicit ThreadPool(int num_threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  [[nodiscard]] int num_threads() const;
+
+  // Calls body(i) for every i in [0, count), each once, in any order on any thread; returns when all ended.
+  // The body must not throw. Spawning costs a few microseconds: give each index at least that much work.
+  void parallel_for(i64 count, const std::function<void(i64)>& body);
+
+  // Calls body(begin, end) over [0, count) cut into chunks of `grain` (the last one shorter).
+  void parallel_chunks(i64 count, i64 grain, const std::function<void(i64, i64)>& body);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace wych
