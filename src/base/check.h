@@ -13,11 +13,11 @@ namespace wych {
 
 }  // namespace wych
 
-#define WYCH_CHECK(condition, ...)                                                          \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]] {                                                        \
-      ::wych::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__));     \
-    }                                                                                       \
+#define WYCH_CHECK(condition, ...)                                                       \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]] {                                                     \
+      ::wych::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
+    }                                                                                    \
   } while (false)
 
 #ifdef NDEBUG

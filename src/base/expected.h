@@ -116,17 +116,17 @@ class [[nodiscard]] Expected<void> {
 #define WYCH_CONCAT(a, b) WYCH_CONCAT_(a, b)
 
 // WYCH_TRY(auto x, call()): x = value, or return the error from the enclosing function.
-#define WYCH_TRY(declaration, expression)                                      \
-  auto WYCH_CONCAT(try_, __LINE__) = (expression);                             \
-  if (!WYCH_CONCAT(try_, __LINE__)) {                                          \
-    return std::move(WYCH_CONCAT(try_, __LINE__)).error();                     \
-  }                                                                            \
+#define WYCH_TRY(declaration, expression)                  \
+  auto WYCH_CONCAT(try_, __LINE__) = (expression);         \
+  if (!WYCH_CONCAT(try_, __LINE__)) {                      \
+    return std::move(WYCH_CONCAT(try_, __LINE__)).error(); \
+  }                                                        \
   declaration = *std::move(WYCH_CONCAT(try_, __LINE__))
 
 // The same for Expected<void>.
-#define WYCH_TRY_VOID(expression)                                              \
-  do {                                                                         \
-    if (auto try_void = (expression); !try_void) {                             \
-      return std::move(try_void).error();                                      \
-    }                                                                          \
+#define WYCH_TRY_VOID(expression)                  \
+  do {                                             \
+    if (auto try_void = (expression); !try_void) { \
+      return std::move(try_void).error();          \
+    }                                              \
   } while (false)

@@ -14,9 +14,7 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
 // Rounds `value` up to a multiple of `alignment` (> 0).
-constexpr i64 round_up(i64 value, i64 alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
+constexpr i64 round_up(i64 value, i64 alignment) { return (value + alignment - 1) / alignment * alignment; }
 
 constexpr i64 ceil_div(i64 value, i64 divisor) { return (value + divisor - 1) / divisor; }
 
