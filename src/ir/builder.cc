@@ -1,0 +1,195 @@
+#include "ir/builder.h"
+
+#include <algorithm>
+
+#include "ir/add.h"
+
+namespace wych::ir {
+
+ValueId Builder::input(std::string_view path, const TensorType& type) {
+  WYCH_CHECK(graph_.find(path) == kNoValue, "input {} exists already", path);
+  graph_.values.push_back({.type = type,
+                           .path = std::string(path),
+                           .lifetime = Lifetime::kInput,
+                           .category = Category::kIo,
+                           .region = 0});
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId Builder::persistent(std::string_view path, const TensorType& type, Category category) {
+  if (const ValueId existing = graph_.find(path); existing != kNoValue) {
+    WYCH_CHECK(graph_.type(existing) == type, "{} is {} and was asked for as {}", path,
+               graph_.type(existing).text(), type.text());
+    return existing;
+  }
+  graph_.values.push_back({.type = type,
+                           .path = std::string(path),
+                           .lifetime = Lifetime::kPersistent,
+                           .category = category,
+                           .region = region_});
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+std::vector<ValueId> Builder::add(std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                                  ValueId accumulator) {
+  std::vector<TensorType> types;
+  types.reserve(inputs.size());
+  for (const ValueId id : inputs) {
+    WYCH_CHECK(id >= 0 && id < static_cast<ValueId>(graph_.values.size()), "{} reads no value", op->name());
+    types.push_back(graph_.type(id));
+  }
+  Expected<std::vector<TensorType>> outputs = op->infer(types);
+  if (!outputs) {
+    Error error = outputs.error();
+    error.where = scoped(op_text(*op));
+    throw GraphError(std::move(error));
+  }
+  Node node{.op = std::move(op),
+            .inputs = std::move(inputs),
+            .outputs = {},
+            .accumulate = accumulator != kNoValue,
+            .phase = phase_,
+            .region = region_,
+            .microbatch = microbatch_};
+  if (node.accumulate) {
+    const int output = node.op->accumulates();
+    WYCH_CHECK(output >= 0 && graph_.type(accumulator) == (*outputs)[static_cast<std::size_t>(output)],
+               "{} cannot accumulate into {}", node.op->name(), graph_.type(accumulator).text());
+    node.inputs.push_back(accumulator);
+  }
+  const auto producer = static_cast<NodeId>(graph_.nodes.size());
+  for (std::size_t i = 0; i < outputs->size(); ++i) {
+    node.outputs.push_back(static_cast<ValueId>(graph_.values.size()));
+    graph_.values.push_back({.type = (*outputs)[i],
+                             .path = "",
+                             .lifetime = Lifetime::kTransient,
+                             .category = Category::kScratch,
+                             .region = region_,
+                             .producer = producer,
+                             .producer_output = static_cast<i32>(i)});
+  }
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().outputs;
+}
+
+ValueId Builder::add_one(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, ValueId accumulator) {
+  const std::vector<ValueId> outputs = add(std::move(op), std::move(inputs), accumulator);
+  WYCH_CHECK(outputs.size() == 1, "op has {} outputs", outputs.size());
+  return outputs[0];
+}
+
+ValueId Builder::name(ValueId id, std::string_view path) {
+  graph_.values[static_cast<std::size_t>(id)].path = scoped(path);
+  return id;
+}
+
+std::string Builder::scoped(std::string_view path) const {
+  return prefix_.empty() ? std::string(path) : prefix_ + "." + std::string(path);
+}
+
+Builder::Scope Builder::scope(std::string_view path, bool region) {
+  Scope scope(this, prefix_.size(), region_);
+  prefix_ = scoped(path);
+  if (region) {
+    const auto found = std::find(graph_.regions.begin(), graph_.regions.end(), prefix_);
+    region_ = static_cast<i32>(found - graph_.regions.begin());
+    if (found == graph_.regions.end()) {
+      graph_.regions.push_back(prefix_);
+    }
+  }
+  return scope;
+}
+
+Builder::Scope::~Scope() {
+  if (builder_ != nullptr) {
+    builder_->prefix_.resize(length_);
+    builder_->region_ = region_;
+  }
+}
+
+namespace {
+
+// The producer of a fresh weight gradient: nothing but the sum will ever read its output.
+bool is_accumulating(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  return value.producer != kNoNode && graph.node(value.producer).op->accumulates() == value.producer_output;
+}
+
+// Sums cotangents per value. A kernel that can add into its output does so; otherwise an add node is
+// appended.
+class Cotangents {
+ public:
+  explicit Cotangents(Builder& builder) : builder_(builder), of_(builder.graph().values.size(), kNoValue) {}
+
+  [[nodiscard]] ValueId of(ValueId value) const {
+    return static_cast<std::size_t>(value) < of_.size() ? of_[static_cast<std::size_t>(value)] : kNoValue;
+  }
+
+  void add_to(ValueId value, ValueId cotangent) {
+    if (static_cast<std::size_t>(value) >= of_.size()) {
+      of_.resize(builder_.graph().values.size(), kNoValue);
+    }
+    ValueId& sum = of_[static_cast<std::size_t>(value)];
+    if (sum == kNoValue) {
+      sum = cotangent;
+      return;
+    }
+    Graph& graph = builder_.graph();
+    if (is_accumulating(graph, sum) && is_accumulating(graph, cotangent)) {
+      Node& producer = graph.nodes[static_cast<std::size_t>(graph.value(cotangent).producer)];
+      if (!producer.accumulate) {
+        producer.accumulate = true;
+        producer.inputs.push_back(sum);
+        sum = cotangent;
+        return;
+      }
+    }
+    sum = add(builder_, sum, cotangent);
+  }
+
+ private:
+  Builder& builder_;
+  std::vector<ValueId> of_;
+};
+
+}  // namespace
+
+std::vector<ValueId> reverse(Builder& builder, NodeId first, NodeId last, std::span<const Seed> seeds,
+                             std::span<const ValueId> wanted) {
+  Cotangents cotangents(builder);
+  for (const Seed& seed : seeds) {
+    cotangents.add_to(seed.value, seed.cotangent);
+  }
+  for (NodeId id = last - 1; id >= first; --id) {
+    const Node node = builder.graph().node(id);  // a copy: appending nodes moves the vector
+    std::vector<ValueId> incoming;
+    bool any = false;
+    for (const ValueId output : node.outputs) {
+      incoming.push_back(cotangents.of(output));
+      any = any || incoming.back() != kNoValue;
+    }
+    if (!any) {
+      continue;
+    }
+    WYCH_CHECK(!node.accumulate, "{} accumulates and cannot be differentiated", node.op->name());
+    builder.set_region(node.region);
+    const std::vector<ValueId> outgoing = node.op->vjp(builder, {node.inputs, node.outputs}, incoming);
+    WYCH_CHECK(outgoing.size() == node.inputs.size(), "vjp of {} gave {} cotangents for {} inputs",
+               node.op->name(), outgoing.size(), node.inputs.size());
+    for (std::size_t i = 0; i < outgoing.size(); ++i) {
+      if (outgoing[i] != kNoValue) {
+        WYCH_CHECK(builder.type(outgoing[i]) == builder.type(node.inputs[i]),
+                   "vjp of {} gave {} for input {} of type {}", node.op->name(),
+                   builder.type(outgoing[i]).text(), i, builder.type(node.inputs[i]).text());
+        cotangents.add_to(node.inputs[i], outgoing[i]);
+      }
+    }
+  }
+  std::vector<ValueId> result;
+  for (const ValueId value : wanted) {
+    result.push_back(cotangents.of(value));
+  }
+  return result;
+}
+
+}  // namespace wych::ir
