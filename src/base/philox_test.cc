@@ -115,12 +115,12 @@ TEST(Normal, KeepsItsBits) {
   std::transform(words.begin(), words.end(), bits.begin(),
                  [](u32 word) { return std::bit_cast<u32>(normal_from_word(word)); });
   EXPECT_EQ(bits,
-            (std::array<u32, 6>{799042713, 1043824940, 1069040269, 1073636362, 3198820529, 3234517134}));
+            (std::array<u32, 6>{799042715, 1043824938, 1069833742, 1073636364, 3198820531, 3234517133}));
   u32 sum = 0;
   for (u64 i = 0; i < 100000; ++i) {
     sum += std::bit_cast<u32>(random_normal(random_stream(1, 2, 3), i));
   }
-  EXPECT_EQ(sum, 2034858855U);
+  EXPECT_EQ(sum, 2034924221U);
 }
 
 TEST(Normal, MomentsAndQuantilesOfASample) {

@@ -163,13 +163,13 @@ struct OptimizerConfig {
 };
 
 struct ScheduleConfig {
-  ScheduleType type = ScheduleType::kWsd;
+  ScheduleType type = ScheduleType::kCosine;
   i64 warmup_steps = 0;
   i64 warmup_tokens = 0;        // 0: unset
   i64 decay_steps = 0;          // 0: unset
   i64 decay_tokens = 0;         // 0: unset
   double decay_fraction = 0.0;  // of all steps; 0: unset
-  double final_lr_ratio = 0.0;
+  double final_lr_ratio = 0.1;
   bool operator==(const ScheduleConfig&) const = default;
 };
 

@@ -8,8 +8,14 @@ namespace wych::config {
 namespace {
 
 constexpr Range kAny{};
-constexpr Range kNotNegative{.low = 0};
-constexpr Range kPositive{.low = 1};
+// Upper bounds keep every product of two sizes far inside i64.
+constexpr Range kNotNegative{.low = 0, .high = 1e9};
+constexpr Range kPositive{.low = 1, .high = 1e9};
+constexpr Range kTokens{.low = 0, .high = 1e15};
+constexpr Range kWeight{.low = 0};
+constexpr Range kLayers{.low = 1, .high = 1e4};
+constexpr Range kRanks{.low = 0, .high = 1e6};
+constexpr Range kSomeRanks{.low = 1, .high = 1e6};
 constexpr Range kAboveZero{.low = 0, .open = true};
 constexpr Range kShare{.low = 0, .high = 1};
 constexpr Range kBeta{.low = 0, .high = 0.999999999};
@@ -88,11 +94,10 @@ void add_run(Table& table, RunConfig& run) {
   table.section("run");
   table.add("name", run.name, "Name of the run in logs and reports.");
   table.add("dir", run.dir, "Run folder; empty: `runs/` and the name.");
-  table.add("seed", run.seed, kNotNegative,
-            "Seed of the initial weights and of all random draws of training.");
+  table.add("seed", run.seed, kTokens, "Seed of the initial weights and of all random draws of training.");
   table.add("max_steps", run.max_steps, kNotNegative,
             "Steps the schedules are laid out for; 0: given by `max_tokens`.");
-  table.add("max_tokens", run.max_tokens, kNotNegative,
+  table.add("max_tokens", run.max_tokens, kTokens,
             "The same in tokens, rounded up to whole steps; 0: unset.");
   table.add("hard_stop", run.hard_stop, kNotNegative,
             "Stops after this many steps and leaves the schedules as they are; 0: off.");
@@ -110,8 +115,9 @@ void add_model(Table& table, ModelConfig& model) {
   table.add("padded_vocab", model.padded_vocab, kNotNegative,
             "Rows of the embedding and the head; 0: `vocab_size` rounded up to a multiple of 128.");
   table.add("d_model", model.d_model, kPositive, "Width of the residual stream.");
-  table.add("n_layers", model.n_layers, kPositive, "Number of blocks.");
-  table.add("sequence_length", model.sequence_length, Range{.low = 2}, "Tokens of a training sequence.");
+  table.add("n_layers", model.n_layers, kLayers, "Number of blocks.");
+  table.add("sequence_length", model.sequence_length, Range{.low = 2, .high = 1e9},
+            "Tokens of a training sequence.");
   table.add("norm_eps", model.norm_eps, kAboveZero, "Added to the mean square inside every RMS norm.");
   table.choice("norm", model.norm, kNorms,
                "Norm before the sublayers, after them (before the residual sum), or both.");
@@ -119,7 +125,7 @@ void add_model(Table& table, ModelConfig& model) {
   table.add("embed_norm", model.embed_norm, "A norm after the embedding.");
   table.add("tie_embeddings", model.tie_embeddings, "The head uses the embedding's weights.");
   table.add("init_std", model.init_std, kAboveZero, "Standard deviation of the initial matrices.");
-  table.add("z_loss_weight", model.z_loss_weight, kNotNegative,
+  table.add("z_loss_weight", model.z_loss_weight, kWeight,
             "Weight of the head's squared log-sum-exp; 0: off.");
   table.add("first_dense_layers", model.first_dense_layers, kNotNegative,
             "The first layers without experts.");
@@ -143,8 +149,7 @@ void add_attention(Table& table, AttentionConfig& attention) {
             "Positions a query sees, itself included; 0: all before it.");
   table.add("window_pattern", attention.window_pattern, kNotNegative,
             "Windows layer by layer, repeated over the depth; empty: `window` everywhere.");
-  table.add("clip_qkv", attention.clip_qkv, kNotNegative,
-            "Clamps queries, keys and values to this size; 0: off.");
+  table.add("clip_qkv", attention.clip_qkv, kWeight, "Clamps queries, keys and values to this size; 0: off.");
 }
 
 void add_moe(Table& table, MoeConfig& moe) {
@@ -162,10 +167,10 @@ void add_moe(Table& table, MoeConfig& moe) {
   table.choice("type", router.type, kRouters, "Softmax over all experts, then the top k.");
   table.add("normalize_weights", router.normalize_weights,
             "The chosen experts' weights are divided by their sum.");
-  table.add("z_loss_weight", router.z_loss_weight, kNotNegative,
+  table.add("z_loss_weight", router.z_loss_weight, kWeight,
             "Weight of the router's squared log-sum-exp; 0: off.");
   table.section("model.moe.router.balance_loss");
-  table.add("weight", router.balance_loss.weight, kNotNegative, "Weight of the loss; 0: off.");
+  table.add("weight", router.balance_loss.weight, kWeight, "Weight of the loss; 0: off.");
   table.choice(
       "scope", router.balance_loss.scope, kScopes,
       "Tokens over which expert shares are taken: each sequence, the last step's batch, this batch (one "
@@ -178,11 +183,11 @@ void add_data(Table& table, DataConfig& data) {
   table.add("train", data.train, "Training token files instead of the folder's.");
   table.add("valid", data.valid, "Validation token files instead of the folder's.");
   table.add("batch_sequences", data.batch_sequences, kNotNegative, "Sequences of a step, over all ranks.");
-  table.add("batch_tokens", data.batch_tokens, kNotNegative, "The same in tokens.");
+  table.add("batch_tokens", data.batch_tokens, kTokens, "The same in tokens.");
   table.add("microbatch_sequences", data.microbatch_sequences, kNotNegative,
             "Sequences a rank computes at once; 0: its whole share.");
   table.add("document_mask", data.document_mask, "Tokens do not attend across documents.");
-  table.add("seed", data.seed, kNotNegative, "Seed of the order of the sequences.");
+  table.add("seed", data.seed, kTokens, "Seed of the order of the sequences.");
 }
 
 void add_optimizer(Table& table, OptimizerConfig& optimizer) {
@@ -192,14 +197,12 @@ void add_optimizer(Table& table, OptimizerConfig& optimizer) {
   table.add("beta1", optimizer.beta1, kBeta, "Decay of the mean of gradients.");
   table.add("beta2", optimizer.beta2, kBeta, "Decay of the mean of squared gradients.");
   table.add("eps", optimizer.eps, kAboveZero, "Added to the root of the second moment.");
-  table.add("weight_decay", optimizer.weight_decay, kNotNegative,
-            "Decoupled decay, times the learning rate.");
+  table.add("weight_decay", optimizer.weight_decay, kWeight, "Decoupled decay, times the learning rate.");
   table.add("decay_embeddings", optimizer.decay_embeddings, "Decay the embedding and the head.");
   table.add("decay_norms", optimizer.decay_norms, "Decay one-dimensional weights.");
   table.add("decay_router", optimizer.decay_router, "Decay the routers' matrices.");
   table.add("decay_matrices", optimizer.decay_matrices, "Decay all other matrices.");
-  table.add("clip_norm", optimizer.clip_norm, kNotNegative,
-            "Gradients are scaled to at most this norm; 0: off.");
+  table.add("clip_norm", optimizer.clip_norm, kWeight, "Gradients are scaled to at most this norm; 0: off.");
   table.choice("non_finite", optimizer.non_finite, kNonFinite,
                "A step with a loss or gradient that is not finite is skipped, or ends the run.");
   table.add("max_consecutive_non_finite", optimizer.max_consecutive_non_finite, kPositive,
@@ -207,9 +210,11 @@ void add_optimizer(Table& table, OptimizerConfig& optimizer) {
   SkipStepConfig& skip = optimizer.skip_step;
   table.section("optimizer.skip_step");
   table.add("enabled", skip.enabled, "Skip outliers.");
-  table.add("window", skip.window, Range{.low = 2}, "Steps the mean and deviation are taken over.");
+  table.add("window", skip.window, Range{.low = 2, .high = 1e9},
+            "Steps the mean and deviation are taken over.");
   table.add("sigma", skip.sigma, kAboveZero, "An outlier is this many deviations above the mean.");
-  table.add("min_steps", skip.min_steps, Range{.low = 2}, "Steps in the window before anything is skipped.");
+  table.add("min_steps", skip.min_steps, Range{.low = 2, .high = 1e9},
+            "Steps in the window before anything is skipped.");
 }
 
 void add_schedule(Table& table, ScheduleConfig& schedule) {
@@ -218,18 +223,18 @@ void add_schedule(Table& table, ScheduleConfig& schedule) {
       "type", schedule.type, kSchedules,
       "`constant`; `wsd`: constant, then a linear decay; `cosine` or `linear` from the warm-up to the end.");
   table.add("warmup_steps", schedule.warmup_steps, kNotNegative, "Length of the warm-up.");
-  table.add("warmup_tokens", schedule.warmup_tokens, kNotNegative, "The same in tokens, rounded up.");
+  table.add("warmup_tokens", schedule.warmup_tokens, kTokens, "The same in tokens, rounded up.");
   table.add("decay_steps", schedule.decay_steps, kNotNegative, "Length of the decay of `wsd`.");
-  table.add("decay_tokens", schedule.decay_tokens, kNotNegative, "The same in tokens, rounded up.");
+  table.add("decay_tokens", schedule.decay_tokens, kTokens, "The same in tokens, rounded up.");
   table.add("decay_fraction", schedule.decay_fraction, kShare, "The same as a share of all steps.");
   table.add("final_lr_ratio", schedule.final_lr_ratio, kShare, "Last learning rate over the peak.");
 }
 
 void add_parallel(Table& table, ParallelConfig& parallel) {
   table.section("parallel");
-  table.add("dp", parallel.dp, kNotNegative, "Data-parallel size; 0: world / (ep pp).");
-  table.add("ep", parallel.ep, kPositive, "Expert-parallel size: experts and tokens are spread over it.");
-  table.add("pp", parallel.pp, kPositive, "Pipeline stages.");
+  table.add("dp", parallel.dp, kRanks, "Data-parallel size; 0: world / (ep pp).");
+  table.add("ep", parallel.ep, kSomeRanks, "Expert-parallel size: experts and tokens are spread over it.");
+  table.add("pp", parallel.pp, kSomeRanks, "Pipeline stages.");
   table.choice("schedule", parallel.schedule, kPipelines, "Order of the stages' forwards and backwards.");
 }
 

@@ -89,12 +89,4 @@ Expected<std::vector<TomlEntry>> read_toml(std::string_view text, const std::str
   return entries;
 }
 
-Expected<TomlValue> read_toml_value(std::string_view literal) {
-  WYCH_TRY(std::vector<TomlEntry> entries, read_toml(fmt::format("value = {}", literal), "value"));
-  if (entries.size() != 1) {  // a line break in the literal started another key
-    return Error{ErrorKind::kUsage, "value", "more than one value", "", {}};
-  }
-  return std::move(entries.front().value);
-}
-
 }  // namespace wych::config

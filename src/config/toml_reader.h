@@ -32,7 +32,4 @@ struct TomlEntry {
 // Errors: malformed TOML, as "where:line: ..." in the words of the parser.
 [[nodiscard]] Expected<std::vector<TomlEntry>> read_toml(std::string_view text, const std::string& where);
 
-// One value, as it stands behind "=". Errors: malformed.
-[[nodiscard]] Expected<TomlValue> read_toml_value(std::string_view literal);
-
 }  // namespace wych::config

@@ -50,6 +50,10 @@ class Builder {
   // The same for an op of one output.
   ValueId add_one(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, ValueId accumulator = kNoValue);
 
+  // Stores a value of this program under a path of its own, which other programs can read. `path` is not
+  // scoped. The value's buffer becomes the persistent slot; nothing is copied.
+  void bind(ValueId id, std::string_view path, Category category);
+
   // Names a transient value, inside the current scope; returns it.
   ValueId name(ValueId id, std::string_view path);
   // The full path of a name in the current scope.

@@ -1,32 +1,21 @@
 #include "ir/interpret.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#endif
 
 namespace wych::ir {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kGuard = 256;
-
-std::byte* aligned(std::vector<std::byte>& buffer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
-  return buffer.data() + (kAlignment - address % kAlignment) % kAlignment;
-}
-
-std::vector<std::byte> poisoned(i64 bytes) {
-  return std::vector<std::byte>(static_cast<std::size_t>(bytes) + kAlignment + kGuard, std::byte{0xff});
-}
-
-bool guard_intact(std::vector<std::byte>& buffer, i64 bytes) {
-  const std::byte* guard = aligned(buffer) + bytes;
-  for (std::size_t i = 0; i < kGuard; ++i) {
-    if (guard[i] != std::byte{0xff}) {
-      return false;
-    }
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -72,14 +61,35 @@ void store_element(std::byte* data, DType dtype, i64 index, double value) {
   }
 }
 
-Interpreter::Interpreter(const Graph& graph, ThreadPool& pool) : graph_(graph), pool_(pool) {
+Interpreter::Buffer::Buffer(i64 bytes, std::byte poison)
+    : storage_(static_cast<std::size_t>(bytes) + kAlignment + kGuard, poison),
+      bytes_(bytes),
+      poison_(poison) {
+  ASAN_POISON_MEMORY_REGION(data() + bytes_, kGuard);
+}
+
+std::byte* Interpreter::Buffer::data() {
+  const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
+  return storage_.data() + (kAlignment - address % kAlignment) % kAlignment;
+}
+
+bool Interpreter::Buffer::guard_intact() {
+  const std::byte* guard = data() + bytes_;
+  ASAN_UNPOISON_MEMORY_REGION(guard, kGuard);
+  const bool intact = std::all_of(guard, guard + kGuard, [&](std::byte byte) { return byte == poison_; });
+  ASAN_POISON_MEMORY_REGION(guard, kGuard);
+  return intact;
+}
+
+Interpreter::Interpreter(const Graph& graph, ThreadPool& pool, InterpreterOptions options)
+    : graph_(graph), pool_(pool), options_(options) {
   buffers_.reserve(graph.values.size());
   for (const Value& value : graph.values) {
-    buffers_.push_back(poisoned(value.type.bytes()));
+    buffers_.emplace_back(value.type.bytes(), options_.poison);
   }
 }
 
-std::byte* Interpreter::data(ValueId id) { return aligned(buffers_[static_cast<std::size_t>(id)]); }
+std::byte* Interpreter::data(ValueId id) { return buffer(id).data(); }
 
 std::vector<double> Interpreter::read(ValueId id) {
   const TensorType& type = graph_.type(id);
@@ -122,8 +132,10 @@ void Interpreter::run_node(const Node& node) {
     outputs.push_back({data(id), &graph_.type(id)});
     output_types.push_back(graph_.type(id));
   }
-  for (const Alias& alias : node.op->aliases()) {
-    if (alias.kind != AliasKind::kMay) {
+  const std::vector<Alias> aliases = node.op->aliases();
+  for (std::size_t i = 0; i < aliases.size(); ++i) {
+    const Alias& alias = aliases[i];
+    if (alias.kind != AliasKind::kMay || static_cast<int>(i) == options_.may_alias) {
       const ValueId output = node.outputs[static_cast<std::size_t>(alias.output)];
       copy(node.inputs[static_cast<std::size_t>(alias.input)], output);
       inputs[static_cast<std::size_t>(alias.input)].data = data(output);
@@ -133,16 +145,20 @@ void Interpreter::run_node(const Node& node) {
     copy(node.inputs.back(), node.outputs[static_cast<std::size_t>(node.op->accumulates())]);
   }
   const i64 workspace_bytes = node.op->workspace(input_types, output_types);
-  std::vector<std::byte> workspace = poisoned(workspace_bytes);
+  Buffer workspace(workspace_bytes, options_.poison);
   node.op->run_cpu({.inputs = inputs,
                     .outputs = outputs,
                     .accumulate = node.accumulate,
-                    .workspace = aligned(workspace),
+                    .workspace = workspace.data(),
                     .pool = &pool_});
-  WYCH_CHECK(guard_intact(workspace, workspace_bytes), "{} wrote behind its workspace", node.op->name());
+  WYCH_CHECK(workspace.guard_intact(), "{} wrote behind its workspace", node.op->name());
   for (const ValueId id : node.outputs) {
-    WYCH_CHECK(guard_intact(buffers_[static_cast<std::size_t>(id)], graph_.type(id).bytes()),
-               "{} wrote behind output {}", node.op->name(), graph_.type(id).text());
+    WYCH_CHECK(buffer(id).guard_intact(), "{} wrote behind output {}", node.op->name(),
+               graph_.type(id).text());
+  }
+  for (const ValueId id : node.inputs) {
+    WYCH_CHECK(buffer(id).guard_intact(), "{} wrote behind input {}", node.op->name(),
+               graph_.type(id).text());
   }
 }
 

@@ -1,0 +1,249 @@
+// The rules (validate.h), section by section.
+#include "config/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/model_size.h"
+
+namespace wych::config {
+namespace {
+
+class Rules {
+ public:
+  // Notes a problem unless `holds`.
+  void require(bool holds, std::vector<std::string_view> keys, std::string what, std::string hint = "") {
+    if (!holds) {
+      problems.push_back({std::move(keys), std::move(what), std::move(hint)});
+    }
+  }
+  std::vector<Problem> problems;
+};
+
+void check_shape(const ModelConfig& model, Rules& rules) {
+  const auto given = [&rules](i64 value, std::string_view key) {
+    rules.require(value > 0, {key}, "must be given",
+                  "set it, or start from a preset: extends = \"preset:NAME\"");
+  };
+  given(model.vocab_size, "model.vocab_size");
+  given(model.d_model, "model.d_model");
+  given(model.n_layers, "model.n_layers");
+  given(model.sequence_length, "model.sequence_length");
+  given(model.attention.n_heads, "model.attention.n_heads");
+  given(model.attention.head_dim, "model.attention.head_dim");
+  rules.require(model.padded_vocab >= model.vocab_size, {"model.padded_vocab", "model.vocab_size"},
+                fmt::format("is {}, below the vocabulary of {}", model.padded_vocab, model.vocab_size));
+
+  const AttentionConfig& attention = model.attention;
+  rules.require(attention.head_dim % 2 == 0, {"model.attention.head_dim"},
+                fmt::format("is {}; rotary positions need an even width", attention.head_dim));
+  rules.require(attention.n_kv_heads > 0 && attention.n_heads % attention.n_kv_heads == 0,
+                {"model.attention.n_kv_heads", "model.attention.n_heads"},
+                fmt::format("is {}, which does not divide the {} query heads", attention.n_kv_heads,
+                            attention.n_heads));
+  const i64 pattern = static_cast<i64>(attention.window_pattern.size());
+  rules.require(pattern <= model.n_layers, {"model.attention.window_pattern", "model.n_layers"},
+                fmt::format("has {} windows for {} layers", pattern, model.n_layers));
+  const double parameters = approximate_parameters(model);
+  rules.require(parameters < 1e16,
+                {"model.d_model", "model.vocab_size", "model.moe.experts", "model.moe.expert_hidden"},
+                fmt::format("makes a model of {:.1e} parameters", parameters));
+}
+
+void check_experts(const ModelConfig& model, Rules& rules) {
+  rules.require(model.first_dense_layers <= model.n_layers, {"model.first_dense_layers", "model.n_layers"},
+                fmt::format("is {} of {} layers", model.first_dense_layers, model.n_layers));
+  bool in_range = model.first_dense_layers <= model.n_layers;
+  for (const i64 layer : model.dense_layers) {
+    in_range = in_range && layer < model.n_layers;
+    rules.require(layer < model.n_layers, {"model.dense_layers", "model.n_layers"},
+                  fmt::format("names layer {}; the last is {}", layer, model.n_layers - 1));
+  }
+  if (!in_range) {
+    return;
+  }
+  i64 num_dense = 0;
+  for (i64 layer = 0; layer < model.n_layers; ++layer) {
+    num_dense += model.is_dense_layer(layer) ? 1 : 0;
+  }
+  rules.require(num_dense == 0 || model.dense_hidden > 0,
+                {"model.dense_hidden", "model.first_dense_layers", "model.dense_layers", "model.moe.experts"},
+                fmt::format("must be given: {} of {} layers are dense", num_dense, model.n_layers));
+  const MoeConfig& moe = model.moe;
+  if (moe.experts == 0) {
+    return;
+  }
+  rules.require(num_dense < model.n_layers,
+                {"model.moe.experts", "model.n_layers", "model.first_dense_layers", "model.dense_layers"},
+                fmt::format("is {}, but every layer is dense", moe.experts),
+                "set model.moe.experts = 0 for a dense model");
+  rules.require(moe.top_k >= 1 && moe.top_k <= moe.experts, {"model.moe.top_k", "model.moe.experts"},
+                fmt::format("is {}, expected 1 to the number of experts, {}", moe.top_k, moe.experts));
+  rules.require(moe.expert_hidden > 0, {"model.moe.expert_hidden", "model.moe.experts"},
+                fmt::format("must be given: there are {} experts", moe.experts));
+}
+
+void check_length(const Config& config, Purpose purpose, Rules& rules) {
+  const DataConfig& data = config.data;
+  const i64 sequence = config.model.sequence_length;
+  rules.require(sequence == 0 || data.batch_tokens % sequence == 0,
+                {"data.batch_tokens", "model.sequence_length"},
+                fmt::format("is {}, not a multiple of the sequence length, {}", data.batch_tokens, sequence));
+  rules.require(data.batch_sequences > 0 || data.batch_tokens > 0,
+                {"data.batch_sequences", "data.batch_tokens"}, "must be given, or data.batch_tokens");
+  if (purpose == Purpose::kPlan) {
+    return;
+  }
+  rules.require(!data.dir.empty() || !data.train.empty(), {"data.dir", "data.train"},
+                "must be given, or data.train", "prepare a folder with `wych data prepare`");
+  rules.require(config.run.max_steps > 0 || config.run.max_tokens > 0, {"run.max_steps", "run.max_tokens"},
+                "must be given, or run.max_tokens");
+  rules.require(!config.run.resume.empty(), {"run.resume"}, "is empty, expected auto, never or a folder");
+}
+
+void check_optimizer(const Config& config, Purpose purpose, Rules& rules) {
+  const SkipStepConfig& skip = config.optimizer.skip_step;
+  rules.require(skip.min_steps <= skip.window,
+                {"optimizer.skip_step.min_steps", "optimizer.skip_step.window"},
+                fmt::format("is {}, more than the window's {}", skip.min_steps, skip.window));
+  const ScheduleConfig& schedule = config.schedule;
+  const bool decays = schedule.decay_steps > 0 || schedule.decay_tokens > 0 || schedule.decay_fraction > 0.0;
+  const std::vector<std::string_view> decay_keys = {"schedule.decay_fraction", "schedule.type",
+                                                    "schedule.decay_steps", "schedule.decay_tokens"};
+  if (schedule.type == ScheduleType::kWsd) {
+    rules.require(decays || purpose == Purpose::kPlan, decay_keys,
+                  "must be given for \"wsd\", or schedule.decay_steps or decay_tokens",
+                  "for no decay set schedule.type = \"constant\"");
+  } else {
+    rules.require(!decays, decay_keys, "only \"wsd\" has a decay of its own length",
+                  "set schedule.decay_fraction, decay_steps and decay_tokens to 0");
+  }
+  const bool has_length = config.run.max_steps > 0 || (config.run.max_tokens > 0 && batch_tokens(config) > 0);
+  const bool tokens_fit =
+      batch_tokens(config) > 0 || (schedule.warmup_tokens == 0 && schedule.decay_tokens == 0);
+  if (purpose == Purpose::kTrain && has_length && tokens_fit) {
+    const i64 total = total_steps(config);
+    rules.require(warmup_steps(config) + decay_steps(config) <= total,
+                  {"schedule.warmup_steps", "schedule.warmup_tokens", "schedule.decay_fraction",
+                   "schedule.decay_steps", "schedule.decay_tokens", "run.max_steps", "run.max_tokens"},
+                  fmt::format("warm-up ({} steps) and decay ({}) are longer than the run ({})",
+                              warmup_steps(config), decay_steps(config), total));
+  }
+}
+
+// Whether each rank's share is known and consists of whole microbatches.
+bool check_batch(const Config& config, i64 data_ranks, Rules& rules) {
+  const i64 batch = config.data.batch_sequences;
+  const i64 microbatch = config.data.microbatch_sequences;
+  if (batch == 0) {
+    return false;
+  }
+  const bool even = batch % data_ranks == 0;
+  rules.require(
+      even, {"data.batch_sequences", "data.batch_tokens", "parallel.dp", "parallel.ep"},
+      fmt::format("is {} sequences, which do not divide over dp x ep = {} ranks", batch, data_ranks));
+  const bool whole = microbatch == 0 || (batch / data_ranks) % microbatch == 0;
+  rules.require(!even || whole,
+                {"data.microbatch_sequences", "data.batch_sequences", "data.batch_tokens", "parallel.dp"},
+                fmt::format("is {}, which does not divide a rank's {} of the batch's {} sequences",
+                            microbatch, batch / data_ranks, batch));
+  return even && whole;
+}
+
+void check_mesh(const Config& config, i64 world, Rules& rules) {
+  const ParallelConfig& parallel = config.parallel;
+  const MoeConfig& moe = config.model.moe;
+  rules.require(parallel.ep == 1 || moe.experts > 0, {"parallel.ep", "model.moe.experts"},
+                fmt::format("is {}, but the model has no experts", parallel.ep));
+  rules.require(moe.experts % parallel.ep == 0, {"parallel.ep", "model.moe.experts"},
+                fmt::format("is {}, which does not divide the {} experts", parallel.ep, moe.experts));
+  rules.require(parallel.pp <= config.model.n_layers, {"parallel.pp", "model.n_layers"},
+                fmt::format("is {} stages for {} layers", parallel.pp, config.model.n_layers));
+  const i64 dp = std::max<i64>(parallel.dp, 1);
+  rules.require(
+      world == 0 || dp * parallel.ep * parallel.pp == world, {"parallel.dp", "parallel.ep", "parallel.pp"},
+      fmt::format("the mesh dp x ep x pp = {} x {} x {} does not make {} rank{}", dp, parallel.ep,
+                  parallel.pp, world, world == 1 ? "" : "s"),
+      fmt::format("start {} ranks with --ranks, or change the mesh", dp * parallel.ep * parallel.pp));
+  const i64 data_ranks = dp * parallel.ep;
+  const bool batch_fits = check_batch(config, data_ranks, rules);
+  const RouterConfig& router = moe.router;
+  const i64 microbatch = config.data.microbatch_sequences;
+  if (moe.experts == 0 || router.balance_loss.weight == 0.0) {
+    return;
+  }
+  const BalanceScope scope = router.balance_loss.scope;
+  rules.require(scope != BalanceScope::kGlobalExact || !batch_fits || microbatch == 0 ||
+                    config.data.batch_sequences == data_ranks * microbatch,
+                {"model.moe.router.balance_loss.scope", "data.microbatch_sequences", "data.batch_sequences"},
+                "\"global_exact\" needs the whole batch in one microbatch",
+                "set data.microbatch_sequences = 0, or the scope \"global\" or \"sequence\"");
+  rules.require(scope != BalanceScope::kHfJoint || parallel.pp == 1,
+                {"model.moe.router.balance_loss.scope", "parallel.pp"},
+                "\"hf_joint\" joins all layers and so needs parallel.pp = 1");
+}
+
+void check_target(const Config& config, Rules& rules) {
+  const Compute compute = config.precision.compute;
+  const Device device = config.run.device;
+  rules.require(compute != Compute::kBF16 || device != Device::kCpu, {"precision.compute", "run.device"},
+                "\"bf16\" is not available on the CPU", "use \"f32\", or run.device = \"cuda\"");
+  rules.require(compute != Compute::kF64 || device != Device::kCuda, {"precision.compute", "run.device"},
+                "\"f64\" is for checks on the CPU", "set run.device = \"cpu\"");
+  const MemoryConfig& memory = config.memory;
+  rules.require(memory.alignment % 16 == 0, {"memory.alignment"},
+                fmt::format("is {}, expected a multiple of 16", memory.alignment));
+  rules.require(memory.recompute_layers.empty() || memory.recompute != Recompute::kNone,
+                {"memory.recompute_layers", "memory.recompute"},
+                "names layers, but memory.recompute is \"none\"");
+  for (const i64 layer : memory.recompute_layers) {
+    rules.require(layer < config.model.n_layers, {"memory.recompute_layers", "model.n_layers"},
+                  fmt::format("names layer {}; the last is {}", layer, config.model.n_layers - 1));
+  }
+}
+
+}  // namespace
+
+void resolve(Config& config, i64 world, Origins& origins) {
+  const auto derive = [&origins](std::string_view key) { origins[std::string(key)] = "derived"; };
+  if (config.run.dir.empty()) {
+    config.run.dir = "runs/" + config.run.name;
+    derive("run.dir");
+  }
+  if (config.model.padded_vocab == 0) {
+    config.model.padded_vocab = config.model.padded_vocab_size();
+    derive("model.padded_vocab");
+  }
+  AttentionConfig& attention = config.model.attention;
+  if (attention.n_kv_heads == 0) {
+    attention.n_kv_heads = attention.n_heads;
+    derive("model.attention.n_kv_heads");
+  }
+  DataConfig& data = config.data;
+  const i64 sequence = config.model.sequence_length;
+  if (data.batch_tokens > 0 && sequence > 0 && data.batch_tokens % sequence == 0) {
+    data.batch_sequences = data.batch_tokens / sequence;
+    data.batch_tokens = 0;
+    derive("data.batch_sequences");
+    derive("data.batch_tokens");
+  }
+  ParallelConfig& parallel = config.parallel;
+  if (parallel.dp == 0) {
+    parallel.dp = std::max<i64>(world / (parallel.ep * parallel.pp), 1);
+    derive("parallel.dp");
+  }
+}
+
+std::vector<Problem> validate(const Config& config, i64 world, Purpose purpose) {
+  Rules rules;
+  check_shape(config.model, rules);
+  check_experts(config.model, rules);
+  check_length(config, purpose, rules);
+  check_optimizer(config, purpose, rules);
+  check_mesh(config, world, rules);
+  check_target(config, rules);
+  return std::move(rules.problems);
+}
+
+}  // namespace wych::config

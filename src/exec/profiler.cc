@@ -1,0 +1,44 @@
+#include "exec/profiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace wych::exec {
+
+void Profiler::add(const plan::Program& program, std::size_t instruction, double seconds) {
+  const plan::Instruction& executed = program.instructions[instruction];
+  std::vector<ir::TensorType> inputs;
+  std::vector<ir::TensorType> outputs;
+  for (const plan::Slot& slot : executed.inputs) {
+    inputs.push_back(slot.type);
+  }
+  for (const plan::Slot& slot : executed.outputs) {
+    outputs.push_back(slot.type);
+  }
+  const ir::Cost cost = executed.op->cost(inputs, outputs);
+  OpTime& time = times_[std::string(executed.op->name())];
+  time.seconds += seconds;
+  ++time.calls;
+  time.flops += cost.flops;
+  time.bytes += cost.bytes_read + cost.bytes_written;
+}
+
+std::string Profiler::table() const {
+  std::vector<std::pair<std::string, OpTime>> rows(times_.begin(), times_.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  double total = 0;
+  for (const auto& [name, time] : rows) {
+    total += time.seconds;
+  }
+  std::string text = fmt::format("{:<24} {:>8} {:>10} {:>7} {:>9} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");
+  for (const auto& [name, time] : rows) {
+    text += fmt::format("{:<24} {:>8} {:>10.2f} {:>6.1f}% {:>9.1f} {:>8.1f}\n", name, time.calls, 1e3 * time.seconds,
+                        100 * time.seconds / total, 1e-9 * time.flops / time.seconds, 1e-9 * time.bytes / time.seconds);
+  }
+  return text + fmt::format("{:<24} {:>8} {:>10.2f}\n", "total", "", 1e3 * total);
+}
+
+}  // namespace wych::exec

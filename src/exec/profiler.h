@@ -1,0 +1,32 @@
+// Profiler: time per op, beside what its cost() says.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "plan/program.h"
+
+namespace wych::exec {
+
+// All executions of ops of one name in one phase.
+struct OpTime {
+  double seconds = 0;
+  i64 calls = 0;
+  double flops = 0;  // by cost(), summed over calls
+  double bytes = 0;  // read + written, by cost()
+};
+
+class Profiler {
+ public:
+  // Adds one execution of an instruction of `program`.
+  void add(const plan::Program& program, std::size_t instruction, double seconds);
+  // By "op" name.
+  [[nodiscard]] const std::map<std::string, OpTime>& times() const { return times_; }
+  // A table sorted by time: op, calls, ms, share, GFLOP/s, GB/s.
+  [[nodiscard]] std::string table() const;
+
+ private:
+  std::map<std::string, OpTime> times_;
+};
+
+}  // namespace wych::exec

@@ -1,0 +1,81 @@
+// The language-model head and its losses in one op, so that the logits never exist as a whole:
+//   logits[t, v] = x_t . weight_v for v < vocabulary (rows of weight behind it are padding),
+//   lse[t] = log sum_v exp(logits[t, v]),
+//   ce = sum_t (lse[t] - logits[t, targets[t]]) / denominator,  z = sum_t lse[t]^2 / denominator,
+// both over the t with targets[t] != kIgnoredTarget (count_targets.h). With p = exp(logits - lse):
+//   dlogits[t, v] = (d_ce (p - [v = targets[t]]) + d_z 2 lse[t] p) / denominator,
+//   dx = dlogits weight,  dweight = dlogits^T x  (zero in padding rows).
+// HeadLossBackward computes losses and gradients in one pass over chunks of rows (design.md 10.9): workspace
+// is one chunk of logits.
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/registry.h"
+
+namespace wych::ops {
+
+// x F[T, d], weight F[V, d], targets i32[T], denominator f64[1] -> ce f64[1], z f64[1].
+class HeadLoss final : public ir::Op {
+ public:
+  explicit HeadLoss(i64 vocabulary) : vocabulary_(vocabulary) {}
+  [[nodiscard]] i64 vocabulary() const { return vocabulary_; }
+  [[nodiscard]] std::string_view name() const override { return "head_loss"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override;
+  [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
+      std::span<const ir::TensorType> inputs) const override;
+  // One HeadLossBackward, of which only the gradients are used.
+  [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
+                                             std::span<const ir::ValueId> cotangents) const override;
+  [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> outputs) const override;
+  [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
+  [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> outputs) const override;
+  void run_cpu(const ir::ExecContext& context) const override;
+
+ private:
+  i64 vocabulary_;
+};
+
+// x, weight, targets, denominator, d_ce f64[1], d_z f64[1] -> ce f64[1], z f64[1], dx F[T, d],
+// dweight F[V, d]. Accumulates into dweight.
+class HeadLossBackward final : public ir::Op {
+ public:
+  explicit HeadLossBackward(i64 vocabulary) : vocabulary_(vocabulary) {}
+  [[nodiscard]] std::string_view name() const override { return "head_loss_backward"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override;
+  [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
+      std::span<const ir::TensorType> inputs) const override;
+  [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> outputs) const override;
+  [[nodiscard]] int accumulates() const override { return 3; }
+  [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
+  [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> outputs) const override;
+  void run_cpu(const ir::ExecContext& context) const override;
+
+ private:
+  i64 vocabulary_;
+};
+
+struct HeadLosses {
+  ir::ValueId ce = ir::kNoValue;
+  ir::ValueId z = ir::kNoValue;
+};
+HeadLosses head_loss(ir::Builder& builder, ir::ValueId x, ir::ValueId weight, ir::ValueId targets,
+                     ir::ValueId denominator, i64 vocabulary);
+
+struct HeadLossGradients {
+  ir::ValueId ce = ir::kNoValue;
+  ir::ValueId z = ir::kNoValue;
+  ir::ValueId dx = ir::kNoValue;
+  ir::ValueId dweight = ir::kNoValue;
+};
+// With an accumulator, dweight is added into it.
+HeadLossGradients head_loss_backward(ir::Builder& builder, ir::ValueId x, ir::ValueId weight,
+                                     ir::ValueId targets, ir::ValueId denominator, ir::ValueId d_ce,
+                                     ir::ValueId d_z, i64 vocabulary, ir::ValueId accumulator = ir::kNoValue);
+
+void register_head_loss(ir::Registry& registry);
+
+}  // namespace wych::ops

@@ -1,0 +1,106 @@
+// Every op of the registry against every check of op_suite.h, for all its cases in float32 and float64. A
+// test is named <check>/<op>_<case>_<dtype>: run one op with --gtest_filter='*/rms_norm_*'.
+#include "ops/op_suite.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "ir/registry.h"
+
+#include "all_ops.inc"  // needs the registry's declaration
+
+namespace wych::ops {
+namespace {
+
+struct SuiteCase {
+  std::string name;
+  DType dtype = DType::kF32;
+  u64 seed = 0;
+  ir::OpCase example;
+};
+
+std::vector<SuiteCase> cases_of(DType dtype) {
+  ir::Registry registry;
+  register_all_ops(registry);
+  std::vector<SuiteCase> cases;
+  for (const ir::RegistryEntry& entry : registry.entries()) {
+    u64 index = 0;
+    for (ir::OpCase& example : entry.cases(dtype)) {
+      cases.push_back({.name = fmt::format("{}_{}_{}", entry.name, index, dtype_name(dtype)),
+                       .dtype = dtype,
+                       .seed = 1 + index,
+                       .example = std::move(example)});
+      ++index;
+    }
+  }
+  return cases;
+}
+
+std::vector<SuiteCase> all_cases() {
+  std::vector<SuiteCase> cases = cases_of(DType::kF32);
+  for (SuiteCase& example : cases_of(DType::kF64)) {
+    cases.push_back(std::move(example));
+  }
+  return cases;
+}
+
+void PrintTo(const SuiteCase& example, std::ostream* stream) {
+  *stream << ir::op_text(*example.example.op) << " [" << example.example.label << "] "
+          << dtype_name(example.dtype);
+}
+
+class OpSuite : public testing::TestWithParam<SuiteCase> {
+ protected:
+  [[nodiscard]] const ir::OpCase& example() const { return GetParam().example; }
+  [[nodiscard]] u64 seed() const { return GetParam().seed; }
+  // Reports with op, attributes, case and type.
+  void expect_fine(const std::string& wrong) const {
+    EXPECT_TRUE(wrong.empty()) << testing::PrintToString(GetParam()) << ": " << wrong;
+  }
+};
+
+TEST_P(OpSuite, Values) { expect_fine(check_values(example(), seed())); }
+
+TEST_P(OpSuite, Determinism) { expect_fine(check_determinism(example(), seed())); }
+
+TEST_P(OpSuite, Poison) { expect_fine(check_poison(example(), seed())); }
+
+TEST_P(OpSuite, Accumulate) { expect_fine(check_accumulate(example(), seed())); }
+
+TEST_P(OpSuite, Aliases) { expect_fine(check_aliases(example(), seed())); }
+
+TEST_P(OpSuite, Infer) { expect_fine(check_infer(example())); }
+
+class OpSuiteDouble : public OpSuite {};
+
+TEST_P(OpSuiteDouble, Gradient) { expect_fine(check_gradient(example(), seed())); }
+
+std::string case_name(const testing::TestParamInfo<SuiteCase>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Ops, OpSuite, testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Ops, OpSuiteDouble, testing::ValuesIn(cases_of(DType::kF64)), case_name);
+
+TEST(OpSuiteRegistry, Float32AgreesWithFloat64) {
+  const std::vector<SuiteCase> single = cases_of(DType::kF32);
+  const std::vector<SuiteCase> twice = cases_of(DType::kF64);
+  ASSERT_EQ(single.size(), twice.size()) << "every op has the same cases in both types";
+  for (std::size_t i = 0; i < single.size(); ++i) {
+    const std::string wrong = check_precision(single[i].example, twice[i].example, single[i].seed);
+    EXPECT_TRUE(wrong.empty()) << testing::PrintToString(single[i]) << ": " << wrong;
+  }
+}
+
+TEST(OpSuiteRegistry, CasesAreOfTheirOp) {
+  ir::Registry registry;
+  register_all_ops(registry);
+  for (const ir::RegistryEntry& entry : registry.entries()) {
+    EXPECT_FALSE(entry.cases(DType::kF32).empty()) << entry.name << " has no case";
+    for (const ir::OpCase& example : entry.cases(DType::kF32)) {
+      EXPECT_EQ(example.op->name(), entry.name);
+      EXPECT_FALSE(example.label.empty()) << entry.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace wych::ops

@@ -1,0 +1,57 @@
+#include "passes/expand.h"
+
+#include <algorithm>
+
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "passes/copy.h"
+
+namespace wych::passes {
+namespace {
+
+bool needs_expansion(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const ir::Node& node) { return !node.op->has_cpu_kernel(); });
+}
+
+ir::Graph expand_once(const ir::Graph& graph) {
+  ir::Graph result;
+  ir::Builder builder(result);
+  GraphCopy copy(graph, builder);
+  copy.copy_sources();
+  for (ir::NodeId id = 0; id < static_cast<ir::NodeId>(graph.nodes.size()); ++id) {
+    const ir::Node& node = graph.node(id);
+    if (node.op->has_cpu_kernel()) {
+      copy.copy_node(id);
+      continue;
+    }
+    WYCH_CHECK(!node.accumulate, "{} accumulates without a kernel", node.op->name());
+    std::vector<ir::ValueId> inputs;
+    for (const ir::ValueId input : node.inputs) {
+      inputs.push_back(copy.of(input));
+    }
+    builder.set_phase(node.phase);
+    builder.set_region(node.region);
+    const std::vector<ir::ValueId> outputs = node.op->reference(builder, inputs);
+    WYCH_CHECK(outputs.size() == node.outputs.size(), "op {} has neither a kernel nor a reference",
+               node.op->name());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      result.values[static_cast<std::size_t>(outputs[i])].path = graph.value(node.outputs[i]).path;
+      copy.replace(node.outputs[i], outputs[i]);
+    }
+  }
+  copy.copy_results();
+  return result;
+}
+
+}  // namespace
+
+ir::Graph expand(const ir::Graph& graph) {
+  ir::Graph result = expand_once(graph);
+  while (needs_expansion(result)) {
+    result = expand_once(result);
+  }
+  return result;
+}
+
+}  // namespace wych::passes

@@ -1,0 +1,11 @@
+// expand: replaces nodes whose op has no kernel on the target by their reference composition, until none is
+// left. Runs before autodiff, so the gradient is that of the composition.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace wych::passes {
+
+ir::Graph expand(const ir::Graph& graph);
+
+}  // namespace wych::passes

@@ -1,0 +1,16 @@
+// lower: turns a graph into a Program by giving every value an address.
+// Persistent values get their slot from the shared Layout. Everything else is two-level: values that cross
+// from a microbatch's forward into its backward live in a stash block, one block per microbatch in flight;
+// values inside one action live in scratch, which every action uses anew. What crosses microbatches (the
+// denominator, metrics) lives at the bottom of scratch for the whole program; what the host reads, in io.
+#pragma once
+
+#include "base/expected.h"
+#include "plan/program.h"
+
+namespace wych::plan {
+
+// `graph` must pass ir::verify; the error is its. Extends `layout`.
+Expected<Program> lower(std::string name, ir::Graph graph, Layout& layout);
+
+}  // namespace wych::plan
