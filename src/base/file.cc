@@ -1,3 +1,4 @@
+// POSIX calls behind file.h. Every one that can be interrupted is repeated.
 #include "base/file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// The xxHash library behind hash.h; its header stays out of ours.
 #include "base/hash.h"
 
 #include <xxhash.h>

@@ -1,3 +1,4 @@
+// XXH3 by its published value; pieces equal the whole.
 #include "base/hash.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Each line is formatted whole and written under one lock, so lines never mix.
 #include "base/log.h"
 
 #include <fmt/chrono.h>

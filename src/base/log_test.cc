@@ -1,18 +1,23 @@
+// Log: what goes where, whole lines from many threads, and a disk that fills up.
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 namespace wych {
 namespace {
+
+bool matches(const std::string& text, const std::string& glob) {
+  return ::fnmatch(glob.c_str(), text.c_str(), 0) == 0;
+}
 
 class LogTest : public testing::Test {
  protected:
@@ -47,8 +52,9 @@ TEST_F(LogTest, FileTakesEveryLevelWithATime) {
   log.info("b");
   EXPECT_EQ(shown(), "");
   const std::string content = read_file(folder_ + "/run.log", ErrorKind::kData).value();
-  const std::string time = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)";
-  EXPECT_TRUE(std::regex_match(content, std::regex(time + " debug a\n" + time + " info b\n"))) << content;
+  const std::string time =
+      "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9].[0-9][0-9][0-9]Z";
+  EXPECT_TRUE(matches(content, time + " debug a\n" + time + " info b\n")) << content;
 }
 
 TEST_F(LogTest, LinesOfManyThreadsStayWhole) {
@@ -66,10 +72,10 @@ TEST_F(LogTest, LinesOfManyThreadsStayWhole) {
     thread.join();
   }
   std::istringstream content(read_file(folder_ + "/run.log", ErrorKind::kData).value());
-  const std::regex whole(R"(\S+Z info thread \d line \d+ end)");
   int lines = 0;
   for (std::string line; std::getline(content, line); ++lines) {
-    ASSERT_TRUE(std::regex_match(line, whole)) << line;
+    ASSERT_TRUE(matches(line, "*Z info thread [0-3] line * end") && line.find("end") == line.size() - 3)
+        << line;
   }
   EXPECT_EQ(lines, 800);
 }

@@ -1,3 +1,4 @@
+// Optimal string alignment by dynamic programming: names are short, so the plain table is enough.
 #include "base/nearest.h"
 
 #include <algorithm>

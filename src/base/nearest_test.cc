@@ -1,3 +1,4 @@
+// Distances by kind of edit; suggestions only when near.
 #include "base/nearest.h"
 
 #include <gtest/gtest.h>

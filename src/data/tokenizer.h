@@ -4,7 +4,6 @@
 #pragma once
 
 #include <array>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,7 +35,7 @@ class Tokenizer {
   // Reads a tokenizer.json. Accepted: a BPE model over the byte alphabet without dropout, unknown token,
   // prefix, suffix or byte fallback; no normalizer; the ByteLevel pre-tokenizer with its own pattern and no
   // prefix space; one added token, <|endoftext|>. Anything else is an Error (kData) that names the key.
-  static Expected<Tokenizer> load(const std::filesystem::path& path);
+  static Expected<Tokenizer> load(const std::string& path);
   // The same from memory; `where` names the source in errors.
   static Expected<Tokenizer> from_json(std::string_view json, const std::string& where);
   // The text of the tokenizer.json: the same bytes for the same tokenizer.

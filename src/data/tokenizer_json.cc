@@ -264,9 +264,9 @@ class Reader {
 
 }  // namespace
 
-Expected<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
-  WYCH_TRY(const std::string text, read_file(path));
-  return from_json(text, path.string());
+Expected<Tokenizer> Tokenizer::load(const std::string& path) {
+  WYCH_TRY(const std::string text, read_file(path, ErrorKind::kData));
+  return from_json(text, path);
 }
 
 Expected<Tokenizer> Tokenizer::from_json(std::string_view json, const std::string& where) {

@@ -5,11 +5,13 @@
 
 namespace wych::exec {
 
-Expected<CpuExecutor> CpuExecutor::create(const plan::Layout& layout, ThreadPool& pool, const CpuOptions& options) {
+Expected<CpuExecutor> CpuExecutor::create(const plan::Layout& layout, ThreadPool& pool,
+                                          const CpuOptions& options) {
   CpuExecutor executor(pool, options);
   for (int arena = 0; arena < ir::kNumCategories; ++arena) {
     const auto category = static_cast<ir::Category>(arena);
-    WYCH_TRY(device::Arena memory, device::Arena::create(std::string(ir::category_name(category)), layout.bytes(category)));
+    WYCH_TRY(device::Arena memory,
+             device::Arena::create(std::string(ir::category_name(category)), layout.bytes(category)));
     executor.arenas_.push_back(std::move(memory));
   }
   return executor;
@@ -17,8 +19,8 @@ Expected<CpuExecutor> CpuExecutor::create(const plan::Layout& layout, ThreadPool
 
 std::byte* CpuExecutor::address(const plan::Slot& slot) {
   device::Arena& arena = arenas_[static_cast<std::size_t>(slot.arena)];
-  WYCH_DCHECK(slot.offset + slot.type.bytes() <= arena.bytes(), "slot {} at {} is outside arena {}", slot.type.text(),
-              slot.offset, arena.name());
+  WYCH_DCHECK(slot.offset + slot.type.bytes() <= arena.bytes(), "slot {} at {} is outside arena {}",
+              slot.type.text(), slot.offset, arena.name());
   return arena.data() + slot.offset;
 }
 
@@ -58,8 +60,11 @@ void CpuExecutor::run(const LoadedProgram& loaded, Profiler* profiler) {
       }
     }
     const Clock::time_point start = profiler == nullptr ? Clock::time_point{} : Clock::now();
-    instruction.op->run_cpu({.inputs = operands.inputs, .outputs = operands.outputs, .accumulate = instruction.accumulate,
-                             .workspace = operands.workspace, .pool = pool_});
+    instruction.op->run_cpu({.inputs = operands.inputs,
+                             .outputs = operands.outputs,
+                             .accumulate = instruction.accumulate,
+                             .workspace = operands.workspace,
+                             .pool = pool_});
     if (profiler != nullptr) {
       profiler->add(program, i, std::chrono::duration<double>(Clock::now() - start).count());
     }

@@ -40,7 +40,8 @@ class CpuExecutor {
  public:
   // Allocates one arena per category, as large as the layout says: lower all programs first. Persistent
   // values start as zero. `pool` must outlive the executor. kMemory if the system refuses, naming the arena.
-  static Expected<CpuExecutor> create(const plan::Layout& layout, ThreadPool& pool, const CpuOptions& options = {});
+  static Expected<CpuExecutor> create(const plan::Layout& layout, ThreadPool& pool,
+                                      const CpuOptions& options = {});
 
   // `program` must have been lowered with this executor's layout and must outlive the result.
   [[nodiscard]] LoadedProgram load(const plan::Program& program);

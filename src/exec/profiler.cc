@@ -33,10 +33,12 @@ std::string Profiler::table() const {
   for (const auto& [name, time] : rows) {
     total += time.seconds;
   }
-  std::string text = fmt::format("{:<24} {:>8} {:>10} {:>7} {:>9} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");
+  std::string text =
+      fmt::format("{:<24} {:>8} {:>10} {:>7} {:>9} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");
   for (const auto& [name, time] : rows) {
-    text += fmt::format("{:<24} {:>8} {:>10.2f} {:>6.1f}% {:>9.1f} {:>8.1f}\n", name, time.calls, 1e3 * time.seconds,
-                        100 * time.seconds / total, 1e-9 * time.flops / time.seconds, 1e-9 * time.bytes / time.seconds);
+    text += fmt::format("{:<24} {:>8} {:>10.2f} {:>6.1f}% {:>9.1f} {:>8.1f}\n", name, time.calls,
+                        1e3 * time.seconds, 100 * time.seconds / total, 1e-9 * time.flops / time.seconds,
+                        1e-9 * time.bytes / time.seconds);
   }
   return text + fmt::format("{:<24} {:>8} {:>10.2f}\n", "total", "", 1e3 * total);
 }

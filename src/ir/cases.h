@@ -24,7 +24,7 @@ struct CaseInput {
 };
 
 struct OpCase {
-  std::string label;  // "T=7 E=3 one expert empty"
+  std::string label;  // "T=7 E=3 one expert empty"; the same in both compute types
   std::shared_ptr<const Op> op;
   std::vector<CaseInput> inputs;
   // Independent values of the outputs, by plain loops; if absent the op must have a reference().

@@ -53,8 +53,8 @@ class ParameterList {
   void attention() {
     const config::AttentionConfig& attention = model_.attention;
     pre_norm("attention_pre_norm");
-    add("attention.wqkv", {attention.query_width() + 2 * attention.kv_width(), model_.d_model}, ParameterGroup::kMatrix,
-        model_.init_std);
+    add("attention.wqkv", {attention.query_width() + 2 * attention.kv_width(), model_.d_model},
+        ParameterGroup::kMatrix, model_.init_std);
     if (attention.qk_norm != config::QkNorm::kNone) {
       const bool full = attention.qk_norm == config::QkNorm::kFull;
       norm("attention.q_norm", full ? attention.query_width() : attention.head_dim);
@@ -76,7 +76,8 @@ class ParameterList {
     } else {
       const config::MoeConfig& moe = model_.moe;
       add("moe.router.weight", {moe.experts, model_.d_model}, ParameterGroup::kRouter, model_.init_std);
-      add("moe.w13", {moe.experts, 2 * moe.expert_hidden, model_.d_model}, ParameterGroup::kMatrix, model_.init_std);
+      add("moe.w13", {moe.experts, 2 * moe.expert_hidden, model_.d_model}, ParameterGroup::kMatrix,
+          model_.init_std);
       add("moe.w2", {moe.experts, model_.d_model, moe.expert_hidden}, ParameterGroup::kMatrix, residual_std_);
       if (moe.shared_hidden > 0) {
         swiglu("moe.shared", moe.shared_hidden);

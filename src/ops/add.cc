@@ -1,5 +1,7 @@
 #include "ops/add.h"
 
+#include <utility>
+
 namespace wych::ops {
 namespace {
 
@@ -11,11 +13,11 @@ ir::Values sum(const ir::Values& inputs) {
   return outputs;
 }
 
-ir::OpCase add_case(const ir::TensorType& type) {
+ir::OpCase add_case(std::string label, const ir::TensorType& type) {
   const bool floating = is_float(type.dtype);
   const double bound = floating ? 1.0 : 1000.0;
   ir::OpCase example;
-  example.label = type.text();
+  example.label = std::move(label);
   example.op = std::make_shared<ir::Add>();
   example.inputs = {{type, {}, -bound, bound}, {type, {}, -bound, bound}};
   example.oracle = sum;
@@ -26,9 +28,10 @@ ir::OpCase add_case(const ir::TensorType& type) {
 }
 
 std::vector<ir::OpCase> add_cases(DType dtype) {
-  return {add_case({dtype, {7, 3}}),     add_case({dtype, {1}}),
-          add_case({dtype, {0, 5}}),     add_case({dtype, {3, (1 << 14) / 3 + 1}}),
-          add_case({DType::kI32, {17}}), add_case({DType::kI64, {2, 5}})};
+  return {
+      add_case("7 x 3", {dtype, {7, 3}}),   add_case("one element", {dtype, {1}}),
+      add_case("empty", {dtype, {0, 5}}),   add_case("more than one chunk", {dtype, {3, (1 << 14) / 3 + 1}}),
+      add_case("i32", {DType::kI32, {17}}), add_case("i64", {DType::kI64, {2, 5}})};
 }
 
 }  // namespace

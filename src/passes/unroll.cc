@@ -1,11 +1,10 @@
 #include "passes/unroll.h"
 
-#include <fmt/format.h>
-
 #include <map>
 
 #include "ir/add.h"
 #include "ir/builder.h"
+#include "ir/paths.h"
 #include "ops/add_n.h"
 #include "ops/count_targets.h"
 #include "passes/copy.h"
@@ -24,7 +23,10 @@ using ir::ValueId;
 class Unroller {
  public:
   Unroller(const Graph& from, i32 num_microbatches)
-      : from_(from), builder_(to_), gradients_(from.gradients.size(), kNoValue), has_root_(from.gradients.size(), 0) {
+      : from_(from),
+        builder_(to_),
+        gradients_(from.gradients.size(), kNoValue),
+        has_root_(from.gradients.size(), 0) {
     for (i32 microbatch = 0; microbatch < num_microbatches; ++microbatch) {
       copies_.emplace_back(from, builder_);
     }
@@ -73,7 +75,7 @@ class Unroller {
     std::vector<ValueId> targets;
     for (std::size_t id = 0; id < from_.values.size(); ++id) {
       const Value& value = from_.values[id];
-      if (value.producer != kNoNode || value.path == kDenominatorPath) {
+      if (value.producer != kNoNode || value.path == ir::kDenominatorPath) {
         continue;
       }
       for (std::size_t microbatch = 0; microbatch < copies_.size(); ++microbatch) {
@@ -82,18 +84,18 @@ class Unroller {
           builder_.set_region(value.region);
           mapped = builder_.persistent(value.path, value.type, value.category);
         } else {
-          mapped = builder_.input(microbatch_path(static_cast<i32>(microbatch), value.path), value.type);
+          mapped = builder_.input(ir::microbatch_path(static_cast<i32>(microbatch), value.path), value.type);
         }
         copies_[microbatch].replace(static_cast<ValueId>(id), mapped);
-        if (value.path == kTargetsPath) {
+        if (value.path == ir::kTargetsPath) {
           targets.push_back(mapped);
         }
       }
     }
     builder_.set_region(0);
     builder_.set_phase(ir::Phase::kForward);
-    denominator_ = builder_.name(ops::count_targets(builder_, targets), kDenominatorPath);
-    if (const ValueId old = from_.find(kDenominatorPath); old != kNoValue) {
+    denominator_ = builder_.name(ops::count_targets(builder_, targets), ir::kDenominatorPath);
+    if (const ValueId old = from_.find(ir::kDenominatorPath); old != kNoValue) {
       for (GraphCopy& copy : copies_) {
         copy.replace(old, denominator_);
       }
@@ -137,7 +139,7 @@ class Unroller {
     to_.outputs.push_back({"targets", denominator_});
     for (std::size_t i = 0; i < from_.gradients.size(); ++i) {
       const ValueId weight = copies_[0].of(from_.gradients[i].parameter);
-      builder_.bind(gradients_[i], gradient_path(to_.value(weight).path), ir::Category::kGradients);
+      builder_.bind(gradients_[i], ir::gradient_path(to_.value(weight).path), ir::Category::kGradients);
       to_.gradients.push_back({weight, gradients_[i]});
     }
   }
@@ -167,11 +169,5 @@ Expected<Graph> unroll(const Graph& microbatch, i32 num_microbatches,
   }
   return Unroller(microbatch, num_microbatches).run(actions);
 }
-
-std::string microbatch_path(i32 microbatch, std::string_view input) {
-  return fmt::format("microbatch.{}.{}", microbatch, input);
-}
-
-std::string gradient_path(std::string_view weight) { return fmt::format("grad.{}", weight); }
 
 }  // namespace wych::passes

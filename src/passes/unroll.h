@@ -16,21 +16,10 @@ struct MicrobatchAction {
   i32 microbatch = 0;
 };
 
-// Paths that microbatch graphs share. Input "tokens" of microbatch 2 becomes "microbatch.2.tokens".
-inline constexpr const char* kTargetsPath = "targets";
-// The number of valid targets of the whole batch, by which every loss divides: an input of a microbatch's
-// graph, computed by the first node of the step.
-inline constexpr const char* kDenominatorPath = "step.denominator";
-
 // Every output and loss of the microbatch graph must be a share of the whole step's (normalised by the
 // denominator, or a count): the step's outputs are their sums in order of microbatches, under the same name;
-// a loss `ce` becomes output "loss.ce". The step also outputs "targets", the denominator.
+// a loss `ce` becomes output "loss.ce". The step also outputs "targets", the denominator. Paths: ir/paths.h.
 Expected<ir::Graph> unroll(const ir::Graph& microbatch, i32 num_microbatches,
                            std::span<const MicrobatchAction> actions);
-
-// The path of an input of one microbatch.
-std::string microbatch_path(i32 microbatch, std::string_view input);
-// The path of a weight's gradient.
-std::string gradient_path(std::string_view weight);
 
 }  // namespace wych::passes
