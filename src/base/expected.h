@@ -112,8 +112,8 @@ class [[nodiscard]] Expected<void> {
 
 }  // namespace wych
 
-#define WYCH_CONCAT_(a, b) a##b
-#define WYCH_CONCAT(a, b) WYCH_CONCAT_(a, b)
+#define WYCH_CONCAT_INNER(a, b) a##b
+#define WYCH_CONCAT(a, b) WYCH_CONCAT_INNER(a, b)
 
 // WYCH_TRY(auto x, call()): x = value, or return the error from the enclosing function.
 #define WYCH_TRY(declaration, expression)                  \
@@ -121,7 +121,7 @@ class [[nodiscard]] Expected<void> {
   if (!WYCH_CONCAT(try_, __LINE__)) {                      \
     return std::move(WYCH_CONCAT(try_, __LINE__)).error(); \
   }                                                        \
-  declaration = *std::move(WYCH_CONCAT(try_, __LINE__))
+  declaration = *std::move(WYCH_CONCAT(try_, __LINE__))  // NOLINT(bugprone-macro-parentheses)
 
 // The same for Expected<void>.
 #define WYCH_TRY_VOID(expression)                  \

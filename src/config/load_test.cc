@@ -150,6 +150,21 @@ TEST_F(Load, RefusesBrokenFiles) {
   expect_contains(errors(write("d.toml", bytes)), "malformed TOML");
 }
 
+TEST_F(Load, NoDamagedTextCrashesAndWhatLoadsIsValid) {
+  const std::string text =
+      std::string(find_preset("laptop").value()->toml) + "dir = \"d\"\n[run]\nmax_steps = 3\n";
+  ASSERT_TRUE(load_with(write("a.toml", text), {}).has_value());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::string damaged = text;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    const Expected<Loaded> loaded = load_with(write("a.toml", damaged), {});
+    EXPECT_TRUE(!loaded || validate(loaded->config, 1, Purpose::kTrain).empty());
+    EXPECT_TRUE(loaded || !loaded.error().where.empty());
+    EXPECT_FALSE(load_with(write("a.toml", text.substr(0, at)), {}).has_value() && at + 2 < text.size())
+        << at;
+  }
+}
+
 TEST_F(Load, KeysThatExcludeEachOtherReplaceLowerLayersButNotTheirOwn) {
   const std::string path = write("a.toml", std::string(kRunnable) + "data.batch_sequences = 8\n");
   const Expected<Loaded> loaded = load_with(path, {"--data.batch_tokens=512", "--run.max_tokens=1000"});

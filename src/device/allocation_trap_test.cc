@@ -46,8 +46,9 @@ TEST(AllocationTrap, CountsEveryWayToTheHeapOnlyWhileItLives) {
 }
 
 TEST(AllocationTrap, SeesOtherThreadsOnlyWhenAsked) {
-  std::atomic<int> turn{0};
+  std::atomic<int> turn{-1};
   std::thread other([&] {
+    turn.store(0);  // from here on this thread's own start-up allocates no more
     for (int expected = 1; expected <= 3; expected += 2) {
       while (turn.load() != expected) {
         std::this_thread::yield();
@@ -64,6 +65,9 @@ TEST(AllocationTrap, SeesOtherThreadsOnlyWhenAsked) {
     }
     return trap.count();
   };
+  while (turn.load() != 0) {
+    std::this_thread::yield();
+  }
   const i64 seen_by_all = let_other_allocate(AllocationTrap::Watch::kAllThreads);
   const i64 seen_by_one = let_other_allocate(AllocationTrap::Watch::kThisThread);
   other.join();

@@ -35,7 +35,8 @@ std::string convert(simdjson::dom::element element, Json& out) {
       return "";
     case element_type::ARRAY: {
       Json::Array array;
-      for (const simdjson::dom::element item : element.get_array().value_unsafe()) {
+      const simdjson::dom::array items = element.get_array().value_unsafe();
+      for (const simdjson::dom::element item : items) {
         if (std::string twice = convert(item, array.emplace_back()); !twice.empty()) {
           return twice;
         }
@@ -46,7 +47,8 @@ std::string convert(simdjson::dom::element element, Json& out) {
     case element_type::OBJECT: {
       Json::Object object;
       std::unordered_set<std::string_view> seen;
-      for (const simdjson::dom::key_value_pair field : element.get_object().value_unsafe()) {
+      const simdjson::dom::object members = element.get_object().value_unsafe();
+      for (const simdjson::dom::key_value_pair field : members) {
         if (!seen.insert(field.key).second) {
           return field.key.empty() ? "\"\"" : std::string(field.key);
         }

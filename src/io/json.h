@@ -25,7 +25,7 @@ struct Json {
   [[nodiscard]] const T* get() const {
     return std::get_if<T>(&data);
   }
-  // An i64 or a double as a double; nullptr-like false if neither.
+  // Sets `out` if this is an integer or a real number; returns whether it is.
   [[nodiscard]] bool number(double& out) const;
   // The member of an object; nullptr if absent or if this is no object.
   [[nodiscard]] const Json* find(std::string_view key) const;

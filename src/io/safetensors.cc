@@ -110,7 +110,7 @@ bool copy_integers(const TensorView& view, std::span<T> out) {
 }
 
 // One entry of the header. `data` is everything behind the header. An empty string is success.
-std::string parse_entry(const Json& entry, std::span<const std::byte> data, TensorView& view, i64& begin) {
+std::string parse_entry(const Json& entry, std::span<const std::byte> data, TensorView& view) {
   const Json* type = entry.find("dtype");
   const Json* shape = entry.find("shape");
   const Json* offsets = entry.find("data_offsets");
@@ -156,7 +156,6 @@ std::string parse_entry(const Json& entry, std::span<const std::byte> data, Tens
     return fmt::format("data_offsets span {} bytes, but shape {} of {} needs {}", *last - *first,
                        shape_text(view.shape), found->name, *elements * found->bytes);
   }
-  begin = *first;
   view.bytes = data.subspan(static_cast<std::size_t>(*first), static_cast<std::size_t>(*last - *first));
   return "";
 }
@@ -232,7 +231,6 @@ Expected<void> SafetensorsFile::parse() {
   }
   const std::span<const std::byte> data =
       bytes.subspan(static_cast<std::size_t>(kPrefixBytes + header_bytes));
-  std::vector<std::pair<i64, const std::string*>> begins;
   for (const auto& [name, entry] : *object) {
     if (name == "__metadata__") {
       const Json::Object* pairs = entry.get<Json::Object>();
@@ -244,15 +242,17 @@ Expected<void> SafetensorsFile::parse() {
     }
     TensorView view;
     view.name = name;
-    i64 begin = 0;
-    if (std::string fault = parse_entry(entry, data, view, begin); !fault.empty()) {
+    if (std::string fault = parse_entry(entry, data, view); !fault.empty()) {
       return error(name, std::move(fault));
     }
-    begins.emplace_back(begin, &name);
     tensors_.push_back(std::move(view));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
+  return check_layout(data);
+}
+
+Expected<void> SafetensorsFile::check_layout(std::span<const std::byte> data) const {
   // Sorted by position (empty tensors before the one that begins there), each must begin where the last
   // ended.
   std::vector<const TensorView*> placed;

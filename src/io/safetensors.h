@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +13,6 @@
 #include "base/dtype.h"
 #include "base/expected.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/types.h"
 
 namespace wych::io {
@@ -79,6 +79,8 @@ class SafetensorsFile {
  private:
   [[nodiscard]] Error error(std::string_view name, std::string what) const;
   Expected<void> parse();
+  // The tensors must cover `data` one after the other.
+  [[nodiscard]] Expected<void> check_layout(std::span<const std::byte> data) const;
 
   std::string path_;
   ErrorKind kind_ = ErrorKind::kInternal;

@@ -118,10 +118,16 @@ Builder::Scope::~Scope() {
 
 namespace {
 
-// The producer of a fresh weight gradient: nothing but the sum will ever read its output.
+// Whether the kernel behind a value could have added it to another one.
 bool is_accumulating(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   return value.producer != kNoNode && graph.node(value.producer).op->accumulates() == value.producer_output;
+}
+
+bool is_read(const Graph& graph, ValueId id) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+  });
 }
 
 // Sums cotangents per value. A kernel that can add into its output does so; otherwise an add node is
@@ -134,29 +140,38 @@ class Cotangents {
     return static_cast<std::size_t>(value) < of_.size() ? of_[static_cast<std::size_t>(value)] : kNoValue;
   }
 
-  void add_to(ValueId value, ValueId cotangent) {
+  // `shared`: `cotangent` is also that of another value.
+  void add_to(ValueId value, ValueId cotangent, bool shared) {
     if (static_cast<std::size_t>(value) >= of_.size()) {
       of_.resize(builder_.graph().values.size(), kNoValue);
     }
     ValueId& sum = of_[static_cast<std::size_t>(value)];
     if (sum == kNoValue) {
       sum = cotangent;
-      return;
-    }
-    Graph& graph = builder_.graph();
-    if (is_accumulating(graph, sum) && is_accumulating(graph, cotangent)) {
+    } else if (!shared && can_chain(sum, cotangent)) {
+      Graph& graph = builder_.graph();
       Node& producer = graph.nodes[static_cast<std::size_t>(graph.value(cotangent).producer)];
-      if (!producer.accumulate) {
-        producer.accumulate = true;
-        producer.inputs.push_back(sum);
-        sum = cotangent;
-        return;
-      }
+      producer.accumulate = true;
+      producer.inputs.push_back(sum);
+      sum = cotangent;
+    } else {
+      sum = add(builder_, sum, cotangent);
     }
-    sum = add(builder_, sum, cotangent);
   }
 
  private:
+  // The kernel of `cotangent` may add into the buffer of `sum` if it runs later and nothing else wants
+  // either: d(a + b) is one value for both a and b, and a sum for a must leave b's alone.
+  [[nodiscard]] bool can_chain(ValueId sum, ValueId cotangent) const {
+    const Graph& graph = builder_.graph();
+    return is_accumulating(graph, sum) && is_accumulating(graph, cotangent) &&
+           !graph.node(graph.value(cotangent).producer).accumulate &&
+           graph.value(sum).producer < graph.value(cotangent).producer &&
+           std::count(of_.begin(), of_.end(), sum) == 1 &&
+           std::count(of_.begin(), of_.end(), cotangent) == 0 && !is_read(graph, sum) &&
+           !is_read(graph, cotangent);
+  }
+
   Builder& builder_;
   std::vector<ValueId> of_;
 };
@@ -165,9 +180,10 @@ class Cotangents {
 
 std::vector<ValueId> reverse(Builder& builder, NodeId first, NodeId last, std::span<const Seed> seeds,
                              std::span<const ValueId> wanted) {
+  const i32 region = builder.region();
   Cotangents cotangents(builder);
   for (const Seed& seed : seeds) {
-    cotangents.add_to(seed.value, seed.cotangent);
+    cotangents.add_to(seed.value, seed.cotangent, /*shared=*/true);
   }
   for (NodeId id = last - 1; id >= first; --id) {
     const Node node = builder.graph().node(id);  // a copy: appending nodes moves the vector
@@ -190,10 +206,12 @@ std::vector<ValueId> reverse(Builder& builder, NodeId first, NodeId last, std::s
         WYCH_CHECK(builder.type(outgoing[i]) == builder.type(node.inputs[i]),
                    "vjp of {} gave {} for input {} of type {}", node.op->name(),
                    builder.type(outgoing[i]).text(), i, builder.type(node.inputs[i]).text());
-        cotangents.add_to(node.inputs[i], outgoing[i]);
+        cotangents.add_to(node.inputs[i], outgoing[i],
+                          std::count(outgoing.begin(), outgoing.end(), outgoing[i]) > 1);
       }
     }
   }
+  builder.set_region(region);
   std::vector<ValueId> result;
   for (const ValueId value : wanted) {
     result.push_back(cotangents.of(value));

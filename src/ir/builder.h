@@ -81,6 +81,7 @@ class Builder {
   void set_phase(Phase phase) { phase_ = phase; }
   [[nodiscard]] Phase phase() const { return phase_; }
   void set_region(i32 region) { region_ = region; }
+  [[nodiscard]] i32 region() const { return region_; }
   void set_microbatch(i32 microbatch) { microbatch_ = microbatch; }
 
   void loss(std::string_view name, ValueId value, double weight) {
@@ -96,8 +97,9 @@ class Builder {
   i32 microbatch_ = -1;
 };
 
-// The cotangents of `wanted` given those of `outputs` over nodes [first, last) of the builder's graph, by
-// appending reverse nodes in the builder's phase. Used by autodiff and by the default vjp.
+// The cotangents of `wanted` (kNoValue: zero) given `seeds` over nodes [first, last) of the builder's graph,
+// by appending reverse nodes in the builder's phase and the region of the node they differentiate. Weight
+// gradients add into each other where the kernel can (Op::accumulates). Used by autodiff and the default vjp.
 struct Seed {
   ValueId value = kNoValue;
   ValueId cotangent = kNoValue;

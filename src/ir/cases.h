@@ -18,7 +18,7 @@ struct CaseInput {
   TensorType type;
   // Explicit content; if empty, uniform in [low, high) for floats, uniform integers in [low, high) for ints.
   // NaN entries mark what the op must not read.
-  std::vector<double> values;
+  std::vector<double> values = {};
   double low = -1.0;
   double high = 1.0;
 };

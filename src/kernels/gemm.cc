@@ -14,6 +14,28 @@ void clear(i64 m, i64 n, T* c, i64 ldc) {
   }
 }
 
+struct Tile {
+  i64 rows;
+  i64 columns;
+};
+
+// The part of C that one thread computes at a time: large enough to pay for packing, small enough to share a
+// small product among 16 threads. Cutting C changes no bit.
+Tile tile_of(i64 m, i64 n, i64 k) {
+  constexpr i64 kWantedTiles = 16;
+  constexpr i64 kSmallestTile = i64{1} << 18;  // multiply-adds: several microseconds
+  Tile tile{192, 128};
+  const auto is_coarse = [&] {
+    return ceil_div(m, tile.rows) * ceil_div(n, tile.columns) < kWantedTiles &&
+           std::min(m, tile.rows) * std::min(n, tile.columns) * k >= 2 * kSmallestTile;
+  };
+  tile.columns = is_coarse() ? 64 : tile.columns;
+  while (tile.rows > 48 && is_coarse()) {
+    tile.rows /= 2;
+  }
+  return tile;
+}
+
 }  // namespace
 
 template <class T>
@@ -36,13 +58,12 @@ void gemm_serial(bool trans_a, bool trans_b, i64 m, i64 n, i64 k, const T* a, i6
 template <class T>
 void gemm(ThreadPool& pool, bool trans_a, bool trans_b, i64 m, i64 n, i64 k, const T* a, i64 lda, const T* b,
           i64 ldb, bool accumulate, T* c, i64 ldc) {
-  constexpr i64 kTileRows = 192;
-  constexpr i64 kTileColumns = 128;
-  const i64 column_tiles = ceil_div(n, kTileColumns);
-  pool.parallel_for(ceil_div(m, kTileRows) * column_tiles, [&](i64 tile) {
-    const i64 i = tile / column_tiles * kTileRows;
-    const i64 j = tile % column_tiles * kTileColumns;
-    gemm_serial(trans_a, trans_b, std::min(kTileRows, m - i), std::min(kTileColumns, n - j), k,
+  const Tile tile = tile_of(m, n, k);
+  const i64 column_tiles = ceil_div(n, tile.columns);
+  pool.parallel_for(ceil_div(m, tile.rows) * column_tiles, [&](i64 index) {
+    const i64 i = index / column_tiles * tile.rows;
+    const i64 j = index % column_tiles * tile.columns;
+    gemm_serial(trans_a, trans_b, std::min(tile.rows, m - i), std::min(tile.columns, n - j), k,
                 trans_a ? a + i : a + i * lda, lda, trans_b ? b + j * ldb : b + j, ldb, accumulate,
                 c + i * ldc + j, ldc);
   });

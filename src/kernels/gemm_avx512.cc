@@ -42,7 +42,7 @@ struct Double8 : TransposeDouble {
 
 }  // namespace
 
-void gemm_avx512(const GemmProblem<float>& problem) { multiply_block<Float16>(problem); }
-void gemm_avx512(const GemmProblem<double>& problem) { multiply_block<Double8>(problem); }
+void gemm_avx512(const GemmProblem<float>& problem) { multiply<Float16>(problem); }
+void gemm_avx512(const GemmProblem<double>& problem) { multiply<Double8>(problem); }
 
 }  // namespace wych::kernels

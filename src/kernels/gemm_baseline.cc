@@ -37,7 +37,7 @@ struct Double4 : TransposeDouble {
 
 }  // namespace
 
-void gemm_baseline(const GemmProblem<float>& problem) { multiply_block<Float8>(problem); }
-void gemm_baseline(const GemmProblem<double>& problem) { multiply_block<Double4>(problem); }
+void gemm_baseline(const GemmProblem<float>& problem) { multiply<Float8>(problem); }
+void gemm_baseline(const GemmProblem<double>& problem) { multiply<Double4>(problem); }
 
 }  // namespace wych::kernels

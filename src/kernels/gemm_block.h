@@ -2,9 +2,10 @@
 // gemm_avx512.cc, each of which compiles it for its own instruction set. Hence the unnamed namespace: the
 // two copies must never be merged.
 //
-// B is copied in blocks of kGemmDepth x kPanelColumns<V>, one vector-aligned panel after another; a micro-kernel
-// of kMaxRows x kMaxVectors accumulators walks down a panel that stays in the first-level cache, reading A
-// where it is. Every element of C is summed as gemm.h says, whatever the blocks.
+// B is copied in panels of kGemmDepth x kPanelColumns<V> that stay in the first-level cache; a micro-kernel
+// with kMaxRows x kMaxVectors accumulators walks down a panel for every strip of kMaxRows rows of A. A is
+// read where it lies unless it is transposed. Every element of C is summed as gemm.h says, whatever the
+// blocks.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +22,6 @@ constexpr int kMaxRows = 6;
 template <class V>
 constexpr i64 kPanelColumns = V::kMaxVectors* V::kLanes;
 
-// Rows of packed B that are kept at once: 128 KiB.
-template <class V>
-constexpr i64 kBlockColumns = (i64{128} << 10) / (kGemmDepth * static_cast<i64>(sizeof(typename V::Scalar)));
-
 // out[depth, columns rounded up to whole vectors] = op(B), zero behind `columns`.
 template <class V>
 void pack_panel(bool trans_b, const typename V::Scalar* b, i64 ldb, i64 depth, i64 columns,
@@ -32,9 +29,14 @@ void pack_panel(bool trans_b, const typename V::Scalar* b, i64 ldb, i64 depth, i
   using T = typename V::Scalar;
   const i64 width = round_up(columns, V::kLanes);
   if (!trans_b) {
-    for (i64 p = 0; p < depth; ++p) {
-      std::copy_n(b + p * ldb, columns, out + p * width);
-      std::fill(out + p * width + columns, out + (p + 1) * width, T{0});
+    const i64 whole = columns / V::kLanes * V::kLanes;
+    for (i64 p = 0; p < depth; ++p, b += ldb, out += width) {
+      for (i64 j = 0; j < whole; j += V::kLanes) {
+        V::store(out + j, V::load(b + j));
+      }
+      for (i64 j = whole; j < width; ++j) {
+        out[j] = j < columns ? b[j] : T{0};
+      }
     }
     return;
   }
@@ -57,8 +59,8 @@ void pack_panel(bool trans_b, const typename V::Scalar* b, i64 ldb, i64 depth, i
   }
 }
 
-// C[kRows, kVectors * kLanes] (+)= A B over one block of depth. Element (i, p) of A is
-// a[i * row_stride + p * depth_stride]; one of the strides is 1.
+// C[kRows, kVectors * kLanes] (+)= A B over one block of depth. Element (i, p) of op(A) is a[i * lda + p], or
+// a[p * lda + i] if kTransA. C is fetched while the products are formed.
 template <class V, int kRows, int kVectors, bool kTransA>
 void micro_kernel(i64 depth, const typename V::Scalar* a, i64 lda, const typename V::Scalar* b, bool add,
                   typename V::Scalar* c, i64 ldc) {
@@ -130,40 +132,42 @@ void multiply_panel(i64 m, i64 columns, i64 depth, const typename V::Scalar* a, 
                     const typename V::Scalar* panel, bool add, typename V::Scalar* c, i64 ldc) {
   using T = typename V::Scalar;
   const i64 vectors = ceil_div(columns, V::kLanes);
-  const bool whole = columns == vectors * V::kLanes;
+  const i64 width = vectors * V::kLanes;
   alignas(64) T edge[kMaxRows * kPanelColumns<V>];  // a tile whose last vector reaches beyond C
   for (i64 i = 0; i < m; i += kMaxRows) {
     const i64 rows = std::min<i64>(kMaxRows, m - i);
     const T* from = kTransA ? a + i : a + i * lda;
     const MicroKernel<V> kernel = kernel_of<V, kTransA>(rows, vectors);
     T* to = c + i * ldc;
-    if (whole) {
+    if (columns == width) {
       kernel(depth, from, lda, panel, add, to, ldc);
       continue;
     }
-    kernel(depth, from, lda, panel, false, edge, vectors * V::kLanes);
+    kernel(depth, from, lda, panel, false, edge, width);
     for (i64 r = 0; r < rows; ++r) {
-      const T* source = edge + r * vectors * V::kLanes;
       for (i64 j = 0; j < columns; ++j) {
-        to[r * ldc + j] = add ? to[r * ldc + j] + source[j] : source[j];
+        to[r * ldc + j] = add ? to[r * ldc + j] + edge[r * width + j] : edge[r * width + j];
       }
     }
   }
 }
 
 template <class V>
-void multiply_block(const GemmProblem<typename V::Scalar>& problem) {
+void multiply(const GemmProblem<typename V::Scalar>& problem) {
   using T = typename V::Scalar;
   const auto& [trans_a, trans_b, m, n, k, a, lda, b, ldb, accumulate, c, ldc] = problem;
-  alignas(64) T packed[kGemmDepth * kPanelColumns<V>];
+  alignas(64) T panel[kGemmDepth * kPanelColumns<V>];
   for (i64 p = 0; p < k; p += kGemmDepth) {
     const i64 depth = std::min(kGemmDepth, k - p);
-    const T* a_block = trans_a ? a + p * lda : a + p;
     for (i64 j = 0; j < n; j += kPanelColumns<V>) {
       const i64 columns = std::min(kPanelColumns<V>, n - j);
-      pack_panel<V>(trans_b, trans_b ? b + j * ldb + p : b + p * ldb + j, ldb, depth, columns, packed);
-      const auto multiply = trans_a ? multiply_panel<V, true> : multiply_panel<V, false>;
-      multiply(m, columns, depth, a_block, lda, packed, accumulate || p > 0, c + j, ldc);
+      pack_panel<V>(trans_b, trans_b ? b + j * ldb + p : b + p * ldb + j, ldb, depth, columns, panel);
+      const bool add = accumulate || p > 0;
+      if (trans_a) {
+        multiply_panel<V, true>(m, columns, depth, a + p * lda, lda, panel, add, c + j, ldc);
+      } else {
+        multiply_panel<V, false>(m, columns, depth, a + p, lda, panel, add, c + j, ldc);
+      }
     }
   }
 }

@@ -18,6 +18,8 @@ class ExpertFractions final : public ir::Op {
   void visit_attributes(ir::AttributeVisitor& visitor) const override;
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
+  [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
+                                             std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;

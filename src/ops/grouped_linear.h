@@ -1,6 +1,6 @@
 // GroupedLinear: a linear map per expert over its segment of rows (moe_placement.h). Rows past offsets[E] are
-// neither read nor written. Row tiles are multiples of 16 and cut from each segment's start, so the bits of a
-// row depend only on its segment.
+// neither read nor written. Every element is one sum in the order of kernels/gemm.h: where a row lies and how
+// many there are changes no bit of it.
 #pragma once
 
 #include "ir/op.h"

@@ -14,7 +14,8 @@ namespace wych::ops {
 struct Routing {
   std::string label;
   i64 tokens = 0, k = 0, experts = 0, alignment = 0, capacity = 0;
-  std::vector<double> indices, offsets, counts, row_of_route, route_of_row;  // as in moe_placement.h
+  // As in moe_placement.h.
+  std::vector<double> indices = {}, offsets = {}, counts = {}, row_of_route = {}, route_of_row = {};
 
   [[nodiscard]] i64 used_rows() const { return static_cast<i64>(offsets.back()); }
   [[nodiscard]] i64 expert_of_row(i64 row) const {

@@ -18,7 +18,7 @@ std::vector<ir::OpCase> moe_permute_cases(DType dtype) {
     ir::OpCase example;
     example.label = routing.label;
     example.op = std::make_shared<MoePermute>();
-    example.inputs = {{{dtype, {routing.tokens, kWidth}}},
+    example.inputs = {{{dtype, {routing.tokens, kWidth}}, {}},
                       routing.route_of_row_input(),
                       routing.row_of_route_input(),
                       routing.offsets_input()};
@@ -47,8 +47,8 @@ std::vector<ir::OpCase> moe_permute_cases(DType dtype) {
 Expected<std::vector<ir::TensorType>> MoePermute::infer(std::span<const ir::TensorType> inputs) const {
   if (inputs.size() != 4 || !is_compute(inputs[0], 2) || !is_index(inputs[1], 1) || !is_index(inputs[2], 2) ||
       !is_index(inputs[3], 1) || inputs[2].shape[0] != inputs[0].shape[0]) {
-    return ir::shape_error(
-        "needs x F[T,d], route_of_row i32[C], row_of_route i32[T,k] and offsets i32[E+1]", inputs);
+    return ir::shape_error("needs x F[T,d], route_of_row i32[C], row_of_route i32[T,k] and offsets i32[E+1]",
+                           inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[1].shape[0], inputs[0].shape[1]}}};
 }

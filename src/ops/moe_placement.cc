@@ -110,15 +110,15 @@ void MoePlacement::run_cpu(const ir::ExecContext& context) const {
   });
 }
 
-Placement moe_placement(ir::Builder& builder, ir::ValueId indices, i64 experts, i64 alignment,
-                        i64 capacity) {
+Placement moe_placement(ir::Builder& builder, ir::ValueId indices, i64 experts, i64 alignment, i64 capacity) {
   const ir::Shape& shape = builder.type(indices).shape;
   if (capacity == 0 && shape.rank() == 2 && alignment > 0) {
     capacity = MoePlacement::worst_case(shape[0], shape[1], experts, alignment);
   }
   const std::vector<ir::ValueId> outputs =
       builder.add(std::make_shared<MoePlacement>(experts, alignment, capacity), {indices});
-  return {.offsets = outputs[0], .counts = outputs[1], .row_of_route = outputs[2], .route_of_row = outputs[3]};
+  return {
+      .offsets = outputs[0], .counts = outputs[1], .row_of_route = outputs[2], .route_of_row = outputs[3]};
 }
 
 void register_moe_placement(ir::Registry& registry) { registry.add("moe_placement", moe_placement_cases); }

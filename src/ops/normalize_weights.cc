@@ -59,7 +59,7 @@ std::vector<ir::OpCase> cases_of(DType dtype) {
     example.op = std::make_shared<Op>();
     example.inputs = {{type, {}, 0.1, 1}};
     if (kBackward) {
-      example.inputs.insert(example.inputs.begin(), {type});
+      example.inputs.insert(example.inputs.begin(), {type, {}});
     } else {
       example.differentiable = {0};
     }

@@ -15,10 +15,18 @@ constexpr i64 rows_per_chunk(i64 row_elements) {
   return std::max<i64>(1, kElementsPerChunk / std::max<i64>(1, row_elements));
 }
 
-// sum_i a[i] b[i] over 32 independent sums (the compiler may not reorder one), added pairwise at the end.
+// sum_i a[i] b[i]: in order for short rows, else over 32 independent sums (the compiler may not reorder one)
+// that are added pairwise at the end.
 template <class T>
 T dot(const T* a, const T* b, i64 n) {
   constexpr i64 kLanes = 32;
+  if (n < kLanes) {
+    T sum = 0;
+    for (i64 i = 0; i < n; ++i) {
+      sum += a[i] * b[i];
+    }
+    return sum;
+  }
   T lanes[kLanes] = {};
   i64 i = 0;
   for (; i + kLanes <= n; i += kLanes) {

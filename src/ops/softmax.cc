@@ -63,7 +63,8 @@ struct MatrixExample {
   ir::Shape shape;
 };
 const MatrixExample kMatrices[] = {
-    {"T=7 E=5", {7, 5}}, {"T=1 E=1", {1, 1}}, {"T=0 E=3", {0, 3}}, {"T=2053 E=8", {2053, 8}}, {"T=3 E=257", {3, 257}},
+    {"T=7 E=5", {7, 5}},       {"T=1 E=1", {1, 1}},     {"T=0 E=3", {0, 3}},
+    {"T=2053 E=8", {2053, 8}}, {"T=3 E=257", {3, 257}},
 };
 
 std::vector<ir::OpCase> softmax_cases(DType dtype) {
@@ -94,10 +95,8 @@ std::vector<ir::OpCase> softmax_dx_cases(DType dtype) {
     ir::OpCase example;
     example.label = matrix.label;
     example.op = std::make_shared<SoftmaxDx>();
-    example.inputs = {{{dtype, matrix.shape}}, {{dtype, matrix.shape}, {}, 0, 1}};
-    example.oracle = [n = matrix.shape[1]](const ir::Values& inputs) {
-      return softmax_dx_oracle(inputs, n);
-    };
+    example.inputs = {{{dtype, matrix.shape}, {}}, {{dtype, matrix.shape}, {}, 0, 1}};
+    example.oracle = [n = matrix.shape[1]](const ir::Values& inputs) { return softmax_dx_oracle(inputs, n); };
     example.reduction_length = matrix.shape[1];
     cases.push_back(std::move(example));
   }

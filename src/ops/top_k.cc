@@ -67,8 +67,8 @@ struct TopKExample {
   i64 tokens, experts, k;
 };
 constexpr TopKExample kExamples[] = {
-    {"T=7 E=5 k=2", 7, 5, 2}, {"T=1 E=1 k=1", 1, 1, 1}, {"T=3 E=4 k=4", 3, 4, 4}, {"T=1031 E=8 k=2", 1031, 8, 2},
-    {"T=2 E=131 k=7", 2, 131, 7},
+    {"T=7 E=5 k=2", 7, 5, 2},       {"T=1 E=1 k=1", 1, 1, 1},     {"T=3 E=4 k=4", 3, 4, 4},
+    {"T=1031 E=8 k=2", 1031, 8, 2}, {"T=2 E=131 k=7", 2, 131, 7},
 };
 
 // Scores of a row are a permutation of 0, 1/E, ..: any two are far apart, so finite differences are safe.
@@ -76,7 +76,8 @@ std::vector<double> distinct_scores(const TopKExample& shape) {
   std::vector<double> scores;
   for (i64 t = 0; t < shape.tokens; ++t) {
     for (i64 e = 0; e < shape.experts; ++e) {
-      scores.push_back(static_cast<double>((e * 3 + t * 5) * 2 % shape.experts) / static_cast<double>(shape.experts));
+      scores.push_back(static_cast<double>((e * 3 + t * 5) * 2 % shape.experts) /
+                       static_cast<double>(shape.experts));
     }
   }
   return scores;
@@ -115,7 +116,7 @@ std::vector<ir::OpCase> top_k_dx_cases(DType dtype) {
       indices.push_back(static_cast<double>((route / shape.k * 7 + route % shape.k) % shape.experts));
     }
     const ir::Shape routes = {shape.tokens, shape.k};
-    example.inputs = {{{dtype, routes}}, {{DType::kI32, routes}, std::move(indices)}};
+    example.inputs = {{{dtype, routes}, {}}, {{DType::kI32, routes}, std::move(indices)}};
     example.oracle = [shape](const ir::Values& inputs) {
       return top_k_dx_oracle(inputs, shape.experts, shape.k);
     };

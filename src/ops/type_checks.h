@@ -1,7 +1,6 @@
-// The few questions that every infer() of this folder asks about a type. F is a compute type: f32 or f64.
+// The few questions that every infer() of this folder asks about a type; the op words the error. F is a
+// compute type: f32 or f64.
 #pragma once
-
-#include <span>
 
 #include "ir/type.h"
 

@@ -156,7 +156,7 @@ class Unroller {
 
 }  // namespace
 
-Expected<Graph> unroll(const Graph& microbatch, i32 num_microbatches,
+Graph unroll(const Graph& microbatch, i32 num_microbatches,
                        std::span<const MicrobatchAction> actions) {
   std::vector<int> seen(static_cast<std::size_t>(2 * num_microbatches), 0);
   for (const MicrobatchAction& action : actions) {

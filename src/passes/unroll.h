@@ -5,7 +5,6 @@
 
 #include <span>
 
-#include "base/expected.h"
 #include "ir/graph.h"
 
 namespace wych::passes {
@@ -19,7 +18,7 @@ struct MicrobatchAction {
 // Every output and loss of the microbatch graph must be a share of the whole step's (normalised by the
 // denominator, or a count): the step's outputs are their sums in order of microbatches, under the same name;
 // a loss `ce` becomes output "loss.ce". The step also outputs "targets", the denominator. Paths: ir/paths.h.
-Expected<ir::Graph> unroll(const ir::Graph& microbatch, i32 num_microbatches,
+ir::Graph unroll(const ir::Graph& microbatch, i32 num_microbatches,
                            std::span<const MicrobatchAction> actions);
 
 }  // namespace wych::passes

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/balance_loss.h"
-#include "ops/concat.h"
 #include "ops/expert_fractions.h"
+#include "ops/slice.h"
 
 namespace wych::model {
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# The static checks, exactly as CI runs them: format, layers, budget, scripts, clang-tidy.
+#   scripts/check.sh          everything
+#   scripts/check.sh --fast   all but clang-tidy (seconds; for a pre-commit hook)
+# Runs every check even after one failed; prints "N passed, N failed" last; exits 1 if any failed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fast=false
+case "${1:-}" in
+  "") ;;
+  --fast) fast=true ;;
+  *)
+    echo "usage: scripts/check.sh [--fast]" >&2
+    exit 2
+    ;;
+esac
+
+passed=0
+failed=0
+
+# check NAME COMMAND...: runs the command, shows its output only if it fails.
+check() {
+  local name=$1 start=$SECONDS output
+  shift
+  if output=$("$@" 2>&1); then
+    passed=$((passed + 1))
+    echo "check: $name: ok ($((SECONDS - start)) s)"
+  else
+    failed=$((failed + 1))
+    printf '%s\n' "$output"
+    echo "check: $name: FAILED ($((SECONDS - start)) s)"
+  fi
+}
+
+# Files that git tracks or would track, matching the patterns; all files where there is no git checkout.
+project_files() {
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files --cached --others --exclude-standard -- "$@"
+  else
+    local pattern arguments=()
+    for pattern in "$@"; do
+      arguments+=(-o -name "$pattern")
+    done
+    find . -path ./build -prune -o -type f \( "${arguments[@]:1}" \) -print
+  fi
+}
+
+check_format() {
+  project_files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
+}
+
+# Every command's status counts here: `set -e` is off inside a function whose result is tested.
+check_scripts() {
+  local script
+  for script in x .ci/run $(project_files '*.sh'); do
+    bash -n "$script" || return 1
+  done
+  # Parse only: nothing is written beside the sources.
+  project_files '*.py' | xargs python3 -c 'import ast, sys
+for path in sys.argv[1:]:
+    ast.parse(open(path).read(), path)'
+}
+
+# clang-tidy on product sources (their headers included), a file per core at a time. It needs how each file is
+# compiled, which configuring tells; nothing is built.
+check_tidy() {
+  cmake -S . -B build/check -G Ninja -DCMAKE_BUILD_TYPE=Release -DWYCH_TESTS=OFF >build/check.log 2>&1 || {
+    cat build/check.log
+    return 1
+  }
+  project_files 'src/*.cc' | grep -v '_test\.cc$' |
+    xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/check 2>&1 |
+    sed '/^[0-9]* warnings\? generated\.$/d; /^[0-9]* warnings\? treated as errors\?$/d'
+}
+
+check format check_format
+check layers scripts/check_layers.py
+check budget scripts/budget.py
+check scripts check_scripts
+if ! $fast; then
+  check clang-tidy check_tidy
+fi
+
+echo "$passed passed, $failed failed"
+((failed == 0))

@@ -1,0 +1,294 @@
+// One function per command declares its options. The only file that knows the command line library.
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+
+#include "base/nearest.h"
+
+namespace wych::cli {
+namespace {
+
+constexpr const char* kVersion = "wych 0.1.0";
+
+constexpr const char* kWelcome = R"(wych trains mixture-of-experts language models. To see it work:
+
+  wych data prepare --out data/laptop     text from this machine's packages, as tokens
+  wych train configs/laptop.toml          a small model, trained on the processor in about two minutes
+
+`wych --help` lists all commands, `wych COMMAND --help` says more about one.
+)";
+
+constexpr const char* kExitCodes = R"(Exit codes:
+  0 done   1 unexpected   2 command line or configuration   3 data   4 checkpoint   5 non-finite loss
+  6 out of memory   7 communication   75 stopped for requeue with a good checkpoint   130 killed by a second ^C)";
+
+constexpr const char* kOverrideHelp =
+    R"(Any key of the configuration can be changed: --section.key=value, for instance
+  --model.moe.experts=16 --optimizer.lr=1e-3 --log.style=plain
+CONFIG is a TOML file or preset:NAME.)";
+
+// Everything CLI11 writes into; lives as long as the parser.
+struct Options {
+  TrainOptions train;
+  EvalOptions eval;
+  GenerateOptions generate;
+  PlanOptions plan;
+  InspectOptions inspect;
+  DataPrepareOptions data_prepare;
+  DataInspectOptions data_inspect;
+  ProfileOptions profile;
+};
+
+// A command with what to hand back when it was chosen.
+struct Entry {
+  CLI::App* app;
+  ConfigOptions* config;  // where extra arguments go, or nullptr if it takes none
+  std::function<Command()> command;
+};
+
+Entry add_train(CLI::App& app, TrainOptions& options) {
+  CLI::App* command = app.add_subcommand("train", "train a model into its run folder");
+  command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_option("--device", options.device, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  command->add_option("--ranks", options.ranks, "processes of the mesh")->check(CLI::PositiveNumber);
+  command->add_option("--simulate", options.simulate, "ranks as threads of this process")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--resume", options.resume,
+                      "auto (the run's latest checkpoint, if any), never, or a folder");
+  command->add_flag("--print-config", options.print_config,
+                    "print every key, its value and where it came from, and stop");
+  command->footer(fmt::format(R"({}
+
+Signals: ^C or SIGTERM saves and stops (a second ^C stops at once), SIGUSR1 saves and exits with 75, SIGUSR2
+saves and goes on. The same command resumes.
+
+Examples:
+  wych train configs/laptop.toml
+  wych train configs/laptop.toml --run.max_steps=100 --run.dir=runs/short
+  wych train configs/laptop.toml --print-config)",
+                              kOverrideHelp));
+  return {command, &options.config, [&options] { return options; }};
+}
+
+Entry add_eval(CLI::App& app, EvalOptions& options) {
+  CLI::App* command = app.add_subcommand("eval", "the loss of a model on a token file");
+  command->add_option("--model", options.model, "run, checkpoint or Hugging Face folder")->required();
+  command->add_option("--data", options.data, "token file: raw little-endian ids")->required();
+  command->add_option("--seq", options.sequence, "tokens of a sequence (default: the model's)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options.json, "print {\"CE loss\": ..., \"tokens\": ...}");
+  command->footer(R"(Examples:
+  wych eval --model runs/laptop --data data/laptop/bible.valid.npy
+  wych eval --model runs/laptop/checkpoints/step000200 --data data/laptop/devil.valid.npy --json)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_generate(CLI::App& app, GenerateOptions& options) {
+  CLI::App* command = app.add_subcommand("generate", "continue a prompt");
+  command->add_option("--model", options.model, "run, checkpoint or Hugging Face folder")->required();
+  command->add_option("--prompt", options.prompt, "text to continue; may be empty")->required();
+  command->add_option("--max-new-tokens", options.max_new_tokens, "at most this many")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--temperature", options.temperature, "0: always the most likely token")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", options.seed, "the same seed gives the same text")->capture_default_str();
+  command->footer(R"(Examples:
+  wych generate --model runs/laptop --prompt "In the beginning"
+  wych generate --model runs/laptop --prompt "HACKER, n. " --temperature 0.7 --seed 3)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_plan(CLI::App& app, PlanOptions& options) {
+  CLI::App* command = app.add_subcommand("plan", "memory and time of a run, before it starts");
+  command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_option("--world", options.world, "ranks")->check(CLI::PositiveNumber);
+  CLI::Option* json = command->add_flag("--json", options.json, "numbers for programs");
+  command->add_option("--dump", options.dump, "print the microbatch's graph or the programs instead")
+      ->check(CLI::IsMember({"graph", "program"}))
+      ->excludes(json);
+  command->footer(fmt::format(R"({}
+
+Examples:
+  wych plan configs/laptop.toml
+  wych plan preset:olmoe-1b-7b --json
+  wych plan configs/laptop.toml --dump program)",
+                              kOverrideHelp));
+  return {command, &options.config, [&options] { return options; }};
+}
+
+Entry add_inspect(CLI::App& app, InspectOptions& options) {
+  CLI::App* command = app.add_subcommand("inspect", "what is in a run, a checkpoint or a model folder");
+  command->add_option("DIR", options.dir, "run, checkpoint or Hugging Face folder")->required();
+  command->add_flag("--verify", options.verify, "check the hash of every tensor");
+  command->footer(R"(Examples:
+  wych inspect runs/laptop
+  wych inspect runs/laptop/checkpoints/step000200 --verify)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_data_prepare(CLI::App& data, DataPrepareOptions& options) {
+  CLI::App* command = data.add_subcommand("prepare", "tokens from text that this machine has");
+  command->add_option("--out", options.out, "folder to write")->required();
+  command->add_option("--vocab", options.vocab_size, "tokens of the vocabulary")
+      ->capture_default_str()
+      ->check(CLI::Range(i64{257}, i64{1} << 20));
+  command->add_option("--domains", options.domains, "some of bible,jargon,devil,sources (default: all)")
+      ->delimiter(',');
+  command->add_flag("--replace", options.replace, "prepare anew what was prepared differently");
+  command->footer(
+      R"(The texts come from the packages bible-kjv, jargon-text and dict-devil and from the project's sources.
+
+Examples:
+  wych data prepare --out data/laptop
+  wych data prepare --out data/books --domains bible,devil --vocab 4096)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_data_inspect(CLI::App& data, DataInspectOptions& options) {
+  CLI::App* command = data.add_subcommand("inspect", "files, counts and beginnings of a data folder");
+  command->add_option("DIR", options.dir, "data folder")->required();
+  command->footer(R"(Checks every hash and every id.
+
+Example:
+  wych data inspect data/laptop)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_profile(CLI::App& app, ProfileOptions& options) {
+  CLI::App* command = app.add_subcommand("profile", "time per op of a training step");
+  command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_option("--steps", options.steps, "steps to measure")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->footer(fmt::format(R"(Trains on random tokens and writes nothing.
+{}
+
+Examples:
+  wych profile configs/laptop.toml
+  wych profile preset:laptop --memory.recompute=block)",
+                              kOverrideHelp));
+  return {command, &options.config, [&options] { return options; }};
+}
+
+std::vector<Entry> add_commands(CLI::App& app, Options& options) {
+  std::vector<Entry> entries = {add_train(app, options.train), add_eval(app, options.eval),
+                                add_generate(app, options.generate), add_plan(app, options.plan),
+                                add_inspect(app, options.inspect)};
+  CLI::App* data = app.add_subcommand("data", "prepare and inspect token files");
+  data->require_subcommand(1);
+  entries.push_back(add_data_prepare(*data, options.data_prepare));
+  entries.push_back(add_data_inspect(*data, options.data_inspect));
+  entries.push_back(add_profile(app, options.profile));
+  for (const Entry& entry : entries) {
+    if (entry.config != nullptr) {
+      entry.app->allow_extras();
+    }
+  }
+  return entries;
+}
+
+Error usage_error(std::string where, std::string what, std::string hint) {
+  return {.kind = ErrorKind::kUsage,
+          .where = std::move(where),
+          .what = std::move(what),
+          .hint = std::move(hint),
+          .more = {}};
+}
+
+// "wych data prepare": the deepest command that was recognised.
+std::string command_path(const CLI::App& app) {
+  std::string path = app.get_name();
+  for (std::vector<CLI::App*> chosen = app.get_subcommands(); !chosen.empty();
+       chosen = chosen.back()->get_subcommands()) {
+    path += " " + chosen.back()->get_name();
+  }
+  return path;
+}
+
+// The library would call an unknown command an unexpected argument.
+Expected<void> check_command_name(const CLI::App& app, int argc, const char* const* argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name.empty() || name.front() == '-') {
+    return {};
+  }
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(command->get_name());
+  }
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
+    return {};
+  }
+  const std::optional<std::string> nearest = nearest_name(name, known);
+  return usage_error(
+      name, "is not a command",
+      nearest ? fmt::format("did you mean `wych {}`?", *nearest) : "`wych --help` lists all commands");
+}
+
+// What the library did not recognise must be an override.
+Expected<std::vector<std::string>> take_overrides(const CLI::App& command) {
+  const std::string help = fmt::format("`wych {} --help` shows the options", command.get_name());
+  std::vector<std::string> overrides;
+  for (const std::string& argument : command.remaining()) {
+    const std::string key = argument.substr(0, argument.find('='));
+    const bool is_key = key.rfind("--", 0) == 0 && key.find('.') != std::string::npos;
+    if (is_key && key.size() == argument.size()) {
+      return usage_error(argument, "has no value", fmt::format("write {}=VALUE", argument));
+    }
+    if (is_key) {
+      overrides.push_back(argument);
+      continue;
+    }
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command.get_options()) {
+      known.push_back(option->get_name());
+    }
+    const std::optional<std::string> nearest = nearest_name(key, known);
+    return usage_error(argument, "is neither an option nor a key of the configuration",
+                       nearest ? fmt::format("did you mean {}?", *nearest) : help);
+  }
+  return overrides;
+}
+
+}  // namespace
+
+Expected<std::variant<Command, Answer>> parse_command_line(int argc, const char* const* argv) {
+  using Parsed = std::variant<Command, Answer>;
+  if (argc <= 1) {
+    return Parsed(Answer{kWelcome});
+  }
+  CLI::App app("wych trains mixture-of-experts language models.", "wych");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  app.footer(kExitCodes);
+  Options options;
+  const std::vector<Entry> entries = add_commands(app, options);
+  WYCH_TRY_VOID(check_command_name(app, argc, argv));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Parsed(Answer{app.help()});
+  } catch (const CLI::CallForVersion& version) {
+    return Parsed(Answer{std::string(version.what()) + "\n"});
+  } catch (const CLI::ParseError& error) {
+    const std::string path = command_path(app);
+    return usage_error(path, error.what(), fmt::format("`{} --help` shows how", path));
+  }
+  for (const Entry& entry : entries) {
+    if (entry.app->parsed()) {
+      if (entry.config != nullptr) {
+        WYCH_TRY(entry.config->overrides, take_overrides(*entry.app));
+      }
+      return Parsed(entry.command());
+    }
+  }
+  return usage_error("wych", "no command", "`wych --help` lists all commands");
+}
+
+}  // namespace wych::cli

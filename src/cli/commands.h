@@ -1,0 +1,84 @@
+// The commands of `wych`: what each is asked (filled by command_line.h) and the function that does it.
+// A function returns the exit code, or an Error whose kind is the exit code. Results go to standard output.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/expected.h"
+#include "base/types.h"
+
+namespace wych::cli {
+
+// A configuration as the command line gives it: a file or "preset:NAME", then "--a.b=value" in order.
+struct ConfigOptions {
+  std::string source;
+  std::vector<std::string> overrides;
+};
+
+struct TrainOptions {
+  ConfigOptions config;
+  std::string device;  // empty: as configured
+  std::string resume;  // empty: as configured
+  i64 ranks = 1;
+  i64 simulate = 1;
+  bool print_config = false;
+};
+
+struct EvalOptions {
+  std::string model;
+  std::string data;
+  i64 sequence = 0;  // 0: the model's
+  bool json = false;
+};
+
+struct GenerateOptions {
+  std::string model;
+  std::string prompt;
+  i64 max_new_tokens = 64;
+  double temperature = 1.0;
+  u64 seed = 0;
+};
+
+struct PlanOptions {
+  ConfigOptions config;
+  i64 world = 1;
+  bool json = false;
+  std::string dump;  // "graph", "program" or empty
+};
+
+struct InspectOptions {
+  std::string dir;
+  bool verify = false;
+};
+
+struct DataPrepareOptions {
+  std::string out;
+  i64 vocab_size = 2048;
+  std::vector<std::string> domains;  // empty: all
+  bool replace = false;
+};
+
+struct DataInspectOptions {
+  std::string dir;
+};
+
+struct ProfileOptions {
+  ConfigOptions config;
+  i64 steps = 5;
+};
+
+using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
+                             DataPrepareOptions, DataInspectOptions, ProfileOptions>;
+
+Expected<int> run(const TrainOptions& options);
+Expected<int> run(const EvalOptions& options);
+Expected<int> run(const GenerateOptions& options);
+Expected<int> run(const PlanOptions& options);
+Expected<int> run(const InspectOptions& options);
+Expected<int> run(const DataPrepareOptions& options);
+Expected<int> run(const DataInspectOptions& options);
+Expected<int> run(const ProfileOptions& options);
+
+}  // namespace wych::cli

@@ -1,0 +1,12 @@
+// What standard output is. The only place that asks isatty and reads NO_COLOR, COLUMNS and TERM.
+#pragma once
+
+#include "train/run_view.h"
+
+namespace wych::cli {
+
+// Interactive: a terminal that can move its cursor. Colour: unless NO_COLOR is set to anything. COLUMNS, if
+// exported, bounds the width.
+train::Terminal standard_output();
+
+}  // namespace wych::cli

@@ -1,0 +1,77 @@
+#include "train/checkpointing.h"
+
+#include <array>
+#include <set>
+
+#include "config/schema.h"
+
+namespace wych::train {
+namespace {
+
+constexpr const char* kPositionName = "data.position";  // i64[2]: epoch, instances consumed
+
+std::vector<i64> dims(const ir::View& view) {
+  const std::span<const i64> extents = view.type->shape.dims();
+  return {extents.begin(), extents.end()};
+}
+
+io::TensorKind kind_of(const Engine::Tensor& tensor) {
+  if (tensor.is_weight) {
+    return io::TensorKind::kModel;
+  }
+  return tensor.path.ends_with(".m") || tensor.path.ends_with(".v") ? io::TensorKind::kOptimizer
+                                                                    : io::TensorKind::kState;
+}
+
+std::span<std::byte> bytes_of(const ir::View& view) {
+  return {view.data, static_cast<std::size_t>(view.type->bytes())};
+}
+
+Expected<void> read_tensor(const io::CheckpointReader& reader, const Engine::Tensor& tensor) {
+  return reader.read(tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view));
+}
+
+}  // namespace
+
+Expected<std::string> save_run(Engine& engine, const config::Config& config, const RunProgress& progress) {
+  const std::array<i64, 2> position = {progress.position.epoch, progress.position.instance};
+  std::vector<io::NamedTensor> tensors;
+  for (const Engine::Tensor& tensor : engine.checkpoint_tensors()) {
+    tensors.push_back(
+        {kind_of(tensor), tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view)});
+  }
+  tensors.push_back(
+      {io::TensorKind::kState, kPositionName, DType::kI64, {2}, std::as_bytes(std::span(position))});
+  const io::CheckpointMeta meta{.step = progress.step, .tokens = progress.tokens, .seed = config.run.seed};
+  return io::save_checkpoint(config.run.dir, meta, tensors, config::to_toml(config), config.checkpoint.keep);
+}
+
+Expected<RunProgress> load_run(Engine& engine, const std::string& checkpoint_dir) {
+  WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint_dir));
+  std::set<std::string, std::less<>> known = {kPositionName};
+  const std::vector<Engine::Tensor> tensors = engine.checkpoint_tensors();
+  for (const Engine::Tensor& tensor : tensors) {
+    known.insert(tensor.path);
+  }
+  WYCH_TRY_VOID(reader.refuse_unknown([&](std::string_view name) { return known.contains(name); }));
+  for (const Engine::Tensor& tensor : tensors) {
+    WYCH_TRY_VOID(read_tensor(reader, tensor));
+  }
+  std::array<i64, 2> position{};
+  const std::array<i64, 1> shape = {2};
+  WYCH_TRY_VOID(reader.read(kPositionName, DType::kI64, shape, std::as_writable_bytes(std::span(position))));
+  return RunProgress{
+      .step = reader.meta().step, .tokens = reader.meta().tokens, .position = {position[0], position[1]}};
+}
+
+Expected<void> load_weights(Engine& engine, const std::string& checkpoint_dir) {
+  WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint_dir));
+  for (const Engine::Tensor& tensor : engine.checkpoint_tensors()) {
+    if (tensor.is_weight) {
+      WYCH_TRY_VOID(read_tensor(reader, tensor));
+    }
+  }
+  return {};
+}
+
+}  // namespace wych::train

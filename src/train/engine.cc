@@ -1,0 +1,180 @@
+#include "train/engine.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "ir/interpret.h"
+#include "ir/paths.h"
+#include "model/parameters.h"
+#include "model/update.h"
+#include "ops/step_decision.h"
+
+namespace wych::train {
+
+Expected<std::unique_ptr<Engine>> Engine::create(const config::Config& config, const ProgramRequest& request,
+                                                 ThreadPool& pool) {
+  std::unique_ptr<Engine> engine(new Engine(config));
+  WYCH_TRY(engine->programs_, build_programs(config, request));
+  Programs& programs = engine->programs_;
+  WYCH_TRY(exec::CpuExecutor executor,
+           exec::CpuExecutor::create(programs.layout, pool, {.poison = config.memory.poison}));
+  engine->executor_ = std::make_unique<exec::CpuExecutor>(std::move(executor));
+  const auto load = [&](const std::optional<plan::Program>& program, exec::LoadedProgram& loaded) {
+    if (program) {
+      loaded = engine->executor_->load(*program);
+    }
+  };
+  load(programs.initialise, engine->initialise_);
+  load(programs.train, engine->train_);
+  load(programs.update, engine->update_);
+  load(programs.evaluate, engine->evaluate_);
+  load(programs.prefill, engine->prefill_);
+  load(programs.decode, engine->decode_);
+  return engine;
+}
+
+void Engine::write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes) {
+  const plan::Slot& slot = program.input(name);
+  WYCH_CHECK(slot.type.bytes() == bytes, "input {} is {} and got {} bytes", name, slot.type.text(), bytes);
+  std::memcpy(executor_->address(slot), data, static_cast<std::size_t>(bytes));
+}
+
+double Engine::read_scalar(const plan::Program& program, std::string_view name) {
+  return *executor_->view(program.output(name)).as<double>();
+}
+
+void Engine::initialise(i64 seed) {
+  write_input(*programs_.initialise, "seed", &seed, sizeof seed);
+  executor_->run(initialise_);
+}
+
+StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler) {
+  const plan::Program& train = *programs_.train;
+  const i64 rows = static_cast<i64>(batch.tokens.size()) / programs_.num_microbatches;
+  const i64 bytes = rows * static_cast<i64>(sizeof(i32));
+  for (i64 microbatch = 0; microbatch < programs_.num_microbatches; ++microbatch) {
+    const auto write = [&](std::string_view name, const std::vector<i32>& values) {
+      write_input(train, ir::microbatch_path(static_cast<int>(microbatch), name),
+                  values.data() + microbatch * rows, bytes);
+    };
+    write(ir::kTokensPath, batch.tokens);
+    write(ir::kTargetsPath, batch.targets);
+    write(ir::kDocumentStartPath, batch.document_start);
+  }
+  executor_->run(train_, profiler);
+  write_input(*programs_.update, model::kLearningRatePath, &learning_rate, sizeof learning_rate);
+  executor_->run(update_, profiler);
+  StepResult result;
+  read_losses(result);
+  read_counts(result);
+  read_decision(result);
+  return result;
+}
+
+void Engine::read_losses(StepResult& result) {
+  const plan::Program& train = *programs_.train;
+  i64 num_balance = 0;
+  i64 num_router_z = 0;
+  for (const plan::Binding& output : train.outputs) {
+    const std::string_view name = output.name;
+    if (name.substr(0, 5) != "loss.") {
+      continue;
+    }
+    const double value = read_scalar(train, name);
+    if (name == "loss.ce") {
+      result.ce = value;
+    } else if (name == "loss.z") {
+      result.z = value;
+    } else if (name.ends_with("router_z")) {
+      result.router_z += value;
+      ++num_router_z;
+    } else {
+      result.balance += value;
+      ++num_balance;
+    }
+  }
+  result.balance /= static_cast<double>(std::max<i64>(num_balance, 1));
+  result.router_z /= static_cast<double>(std::max<i64>(num_router_z, 1));
+  result.targets = read_scalar(train, "targets");
+}
+
+void Engine::read_counts(StepResult& result) {
+  for (i64 layer = 0; layer < config_.model.n_layers; ++layer) {
+    if (!config_.model.is_dense_layer(layer)) {
+      const ir::View counts = executor_->view(programs_.train->output(model::block_name(layer) + ".counts"));
+      const i32* begin = counts.as<i32>();
+      result.expert_counts.emplace_back(begin, begin + counts.elements());
+    }
+  }
+}
+
+void Engine::read_decision(StepResult& result) {
+  using ops::Decision;
+  const double* decision = executor_->view(programs_.update->output("decision")).as<double>();
+  result.grad_norm = decision[Decision::kGradNorm];
+  result.learning_rate = decision[Decision::kLearningRate];
+  result.applied = decision[Decision::kApplied] != 0;
+  result.skipped = decision[Decision::kSkipped] != 0;
+  result.non_finite = decision[Decision::kNonFinite] != 0;
+  result.adam_step = static_cast<i64>(decision[Decision::kAdamStep]);
+}
+
+Evaluation Engine::evaluate(const data::Batch& batch) {
+  const plan::Program& evaluate = *programs_.evaluate;
+  const auto write = [&](std::string_view name, const std::vector<i32>& values) {
+    write_input(evaluate, name, values.data(), static_cast<i64>(values.size() * sizeof(i32)));
+  };
+  write(ir::kTokensPath, batch.tokens);
+  write(ir::kTargetsPath, batch.targets);
+  write(ir::kDocumentStartPath, batch.document_start);
+  executor_->run(evaluate_);
+  return {read_scalar(evaluate, "ce_sum"), read_scalar(evaluate, "targets")};
+}
+
+std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
+  const bool single = tokens.size() == 1;
+  const plan::Program& program = single ? *programs_.decode : *programs_.prefill;
+  const i64 capacity = program.input(ir::kTokensPath).type.elements();
+  WYCH_CHECK(!tokens.empty() && static_cast<i64>(tokens.size()) <= capacity, "{} tokens for {}",
+             tokens.size(), capacity);
+  std::vector<i32> ids(static_cast<std::size_t>(capacity),
+                       0);  // what follows the tokens is never attended to
+  std::copy(tokens.begin(), tokens.end(), ids.begin());
+  const std::vector<i32> document_start(ids.size(), static_cast<i32>(-position));
+  const auto start = static_cast<i32>(position);
+  const auto last = static_cast<i32>(tokens.size()) - 1;
+  const i64 bytes = capacity * static_cast<i64>(sizeof(i32));
+  write_input(program, ir::kTokensPath, ids.data(), bytes);
+  write_input(program, ir::kDocumentStartPath, document_start.data(), bytes);
+  write_input(program, "start", &start, sizeof start);
+  write_input(program, "last", &last, sizeof last);
+  executor_->run(single ? decode_ : prefill_);
+  const ir::View logits = executor_->view(program.output("logits"));
+  std::vector<float> result(static_cast<std::size_t>(config_.model.vocab_size));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = static_cast<float>(ir::load_element(logits.data, logits.type->dtype, static_cast<i64>(i)));
+  }
+  return result;
+}
+
+std::vector<Engine::Tensor> Engine::checkpoint_tensors() {
+  std::vector<Tensor> tensors;
+  for (const auto& [path, slot] : programs_.layout.slots()) {
+    const bool is_weight = slot.arena == ir::Category::kWeights;
+    const bool is_state =
+        slot.arena == ir::Category::kState && !path.starts_with("step.") && !path.starts_with("cache.");
+    if (is_weight || is_state) {
+      tensors.push_back({path, executor_->view(slot), is_weight});
+    }
+  }
+  return tensors;
+}
+
+ir::View Engine::persistent(std::string_view path) {
+  const plan::Slot* slot = programs_.layout.find(path);
+  WYCH_CHECK(slot != nullptr, "no persistent value '{}'", path);
+  return executor_->view(*slot);
+}
+
+}  // namespace wych::train

@@ -1,0 +1,97 @@
+// Engine: the programs of a model in memory, with the few calls a run needs: initialise, step, evaluate,
+// generate. It knows neither files nor time; loop.h does.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/expected.h"
+#include "base/thread_pool.h"
+#include "config/config.h"
+#include "data/sampler.h"
+#include "exec/cpu_executor.h"
+#include "train/programs.h"
+
+namespace wych::train {
+
+// What a step reports. Losses are of the whole batch; norms before clipping.
+struct StepResult {
+  double ce = 0;        // mean cross-entropy per target, nats
+  double z = 0;         // mean squared log-partition; 0 without a z-loss
+  double balance = 0;   // mean over MoE layers, 1 when balanced; 0 without
+  double router_z = 0;  // mean over MoE layers; 0 without
+  double targets = 0;   // valid targets of the batch
+  double grad_norm = 0;
+  double learning_rate = 0;
+  bool applied = false;
+  bool skipped = false;                         // finite, but an outlier
+  bool non_finite = false;                      // loss or gradient norm
+  i64 adam_step = 0;                            // applied updates so far
+  std::vector<std::vector<i64>> expert_counts;  // per MoE layer, routes to each expert
+};
+
+struct Evaluation {
+  double ce_sum = 0;  // nats
+  double targets = 0;
+};
+
+class Engine {
+ public:
+  // Plans and allocates. `pool` must outlive the engine. Errors: shapes, memory.
+  static Expected<std::unique_ptr<Engine>> create(const config::Config& config, const ProgramRequest& request,
+                                                  ThreadPool& pool);
+
+  [[nodiscard]] const Programs& programs() const { return programs_; }
+
+  // Initial weights from the seed; optimizer state zero.
+  void initialise(i64 seed);
+
+  // One training step on a batch of config.data.batch_sequences rows. Fills the record; whether the update
+  // was applied is the device's decision. With a profiler, time per op is added there.
+  StepResult step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler = nullptr);
+
+  // The loss of a batch of evaluation_sequences rows.
+  Evaluation evaluate(const data::Batch& batch);
+
+  // Feeds 1 ... prefill_tokens tokens at positions `position` ... of the cache; returns the logits of the
+  // last, vocab_size entries, valid until the next call.
+  std::vector<float> feed(std::span<const i32> tokens, i64 position);
+
+  // Every persistent tensor that a checkpoint holds, by path: weights ("blocks.0.attention.wo") and state
+  // ("blocks.0.attention.wo.m", "optimizer.state"); gradients, caches and step values are left out.
+  struct Tensor {
+    std::string path;
+    ir::View view;
+    bool is_weight = false;
+  };
+  std::vector<Tensor> checkpoint_tensors();
+
+  // The view of a persistent value ("grad.blocks.0.attention.wo"); CHECK-fails if there is none.
+  ir::View persistent(std::string_view path);
+
+  // The summed bytes of all arenas.
+  [[nodiscard]] i64 memory_bytes() const { return programs_.layout.total_bytes(); }
+
+ private:
+  explicit Engine(const config::Config& config) : config_(config) {}
+
+  void write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes);
+  double read_scalar(const plan::Program& program, std::string_view name);
+  void read_losses(StepResult& result);
+  void read_counts(StepResult& result);
+  void read_decision(StepResult& result);
+
+  config::Config config_;
+  Programs programs_;
+  std::unique_ptr<exec::CpuExecutor> executor_;
+  exec::LoadedProgram initialise_;
+  exec::LoadedProgram train_;
+  exec::LoadedProgram update_;
+  exec::LoadedProgram evaluate_;
+  exec::LoadedProgram prefill_;
+  exec::LoadedProgram decode_;
+};
+
+}  // namespace wych::train

@@ -1,0 +1,107 @@
+#include "train/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "config/load.h"
+#include "data/token_file.h"
+#include "io/checkpoint.h"
+#include "io/huggingface.h"
+#include "train/checkpointing.h"
+
+namespace wych::train {
+namespace {
+
+bool exists(const std::string& path) { return std::filesystem::exists(path); }
+
+bool is_hugging_face(const std::string& dir) { return exists(dir + "/config.json"); }
+
+Expected<config::Config> read_hugging_face_config(const std::string& dir) {
+  config::Config config;
+  WYCH_TRY(config.model, io::read_hf_config(dir + "/config.json"));
+  config.data.batch_sequences = 1;
+  return config;
+}
+
+Expected<void> load_hugging_face(Engine& engine, const std::string& dir, const config::ModelConfig& model) {
+  return io::load_hf_weights(dir, model, [&](const std::string& name, std::span<const i64> shape) {
+    const ir::View view = engine.persistent(name);
+    WYCH_CHECK(view.type->shape == ir::Shape(shape), "{} is {}", name, view.type->text());
+    return io::Destination{view.type->dtype, {view.data, static_cast<std::size_t>(view.type->bytes())}};
+  });
+}
+
+}  // namespace
+
+Expected<config::Config> read_model_config(const std::string& dir) {
+  if (is_hugging_face(dir)) {
+    return read_hugging_face_config(dir);
+  }
+  WYCH_TRY(const std::string checkpoint, io::find_checkpoint(dir));
+  WYCH_TRY(const config::Loaded loaded,
+           config::load(checkpoint + "/config.toml", {}, {.purpose = config::Purpose::kPlan}));
+  return loaded.config;
+}
+
+Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool) {
+  LoadedModel model;
+  WYCH_TRY(model.config, read_model_config(dir));
+  WYCH_TRY(model.engine, Engine::create(model.config, request, pool));
+  model.source = dir;
+  if (is_hugging_face(dir)) {
+    WYCH_TRY_VOID(load_hugging_face(*model.engine, dir, model.config.model));
+  } else {
+    WYCH_TRY(model.source, io::find_checkpoint(dir));
+    WYCH_TRY_VOID(load_weights(*model.engine, model.source));
+  }
+  return model;
+}
+
+Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir) {
+  // A checkpoint lies in RUN/checkpoints/STEP; the tokenizer beside the run's configuration.
+  for (const std::string& candidate : {dir + "/tokenizer.json", dir + "/../../tokenizer.json"}) {
+    if (exists(candidate)) {
+      return data::Tokenizer::load(candidate);
+    }
+  }
+  return Error{.kind = ErrorKind::kData,
+               .where = dir,
+               .what = "no tokenizer.json in the folder",
+               .hint = "copy the tokenizer the model was trained with there",
+               .more = {}};
+}
+
+Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
+                                       ThreadPool& pool) {
+  WYCH_TRY(const config::Config config, read_model_config(dir));
+  if (sequence == 0) {
+    sequence = config.model.sequence_length;
+  }
+  constexpr i64 kBatchTokens = 2048;
+  const i64 sequences = std::max<i64>(1, kBatchTokens / sequence);
+  WYCH_TRY(LoadedModel model,
+           load_model(dir, {.evaluation_sequences = sequences, .evaluation_length = sequence}, pool));
+  WYCH_TRY(data::TokenFile tokens,
+           data::TokenFile::open(file, data::token_type_for(config.model.vocab_size)));
+  std::vector<data::TokenFile> files;
+  files.push_back(std::move(tokens));
+  WYCH_TRY(const data::EvalReader reader,
+           data::EvalReader::create(std::move(files), {.sequence_length = sequence,
+                                                       .sequences_per_batch = sequences,
+                                                       .vocab_size = config.model.vocab_size,
+                                                       .document_mask = false}));
+  data::Batch batch;
+  Evaluation sum;
+  for (i64 index = 0; index < reader.num_batches(); ++index) {
+    WYCH_TRY_VOID(reader.fill(index, batch));
+    const Evaluation part = model.engine->evaluate(batch);
+    sum.ce_sum += part.ce_sum;
+    sum.targets += part.targets;
+  }
+  return FileEvaluation{.ce = sum.ce_sum / sum.targets,
+                        .targets = static_cast<i64>(sum.targets),
+                        .dropped = reader.instances().tokens_dropped()};
+}
+
+}  // namespace wych::train

@@ -1,0 +1,39 @@
+// Models on disk, whatever wrote them: a run folder (its latest checkpoint), a checkpoint folder, or a
+// Hugging Face folder; and the loss of one on a token file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/expected.h"
+#include "config/config.h"
+#include "data/tokenizer.h"
+#include "train/engine.h"
+
+namespace wych::train {
+
+struct LoadedModel {
+  config::Config config;
+  std::unique_ptr<Engine> engine;  // weights loaded
+  std::string source;              // the folder the weights came from
+};
+
+// The configuration of the model in a folder, without its weights. kCheckpoint if it is none of the three.
+Expected<config::Config> read_model_config(const std::string& dir);
+
+// Loads the weights into an engine with the requested programs.
+Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool);
+
+// The tokenizer of a model's folder (a copy lies in every run and checkpoint folder), if there is one.
+Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir);
+
+struct FileEvaluation {
+  double ce = 0;  // summed cross-entropy / targets, nats
+  i64 targets = 0;
+  i64 dropped = 0;  // tokens in the tail
+};
+// The loss of a token file, cut to `sequence` tokens (0: the model's), its tail dropped and counted.
+Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
+                                       ThreadPool& pool);
+
+}  // namespace wych::train

@@ -1,0 +1,390 @@
+#include "train/loop.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "config/model_size.h"
+#include "config/schema.h"
+#include "data/baselines.h"
+#include "data/dataset.h"
+#include "model/update.h"
+#include "ops/step_decision.h"
+#include "plan/report.h"
+#include "train/checkpointing.h"
+#include "train/generate.h"
+#include "train/learning_rate.h"
+#include "train/run_folder.h"
+
+namespace wych::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The training and held-out text of a run.
+struct RunData {
+  data::Dataset dataset;
+  data::Sampler sampler;
+  data::EvalReader valid;
+  data::Tokenizer tokenizer;
+};
+
+Expected<RunData> open_data(const config::Config& config, i64 evaluation_sequences) {
+  WYCH_TRY(data::Dataset dataset, data::load_dataset(config.data.dir));
+  if (dataset.vocab_size > config.model.vocab_size) {
+    return Error{.kind = ErrorKind::kUsage,
+                 .where = "model.vocab_size",
+                 .what = fmt::format("{}, but the ids of {} go up to {}", config.model.vocab_size,
+                                     config.data.dir, dataset.vocab_size - 1),
+                 .hint = fmt::format("set --model.vocab_size={}", dataset.vocab_size),
+                 .more = {}};
+  }
+  data::BatchOptions options{.sequence_length = config.model.sequence_length,
+                             .sequences_per_batch = config.data.batch_sequences,
+                             .vocab_size = config.model.vocab_size,
+                             .eos_id = dataset.eos_id,
+                             .document_mask = config.data.document_mask};
+  WYCH_TRY(std::vector<data::TokenFile> train_files, data::open_split(dataset, data::Split::kTrain));
+  WYCH_TRY(data::Sampler sampler,
+           data::Sampler::create(std::move(train_files), options, static_cast<u64>(config.data.seed)));
+  options.sequences_per_batch = evaluation_sequences;
+  WYCH_TRY(std::vector<data::TokenFile> valid_files, data::open_split(dataset, data::Split::kValid));
+  WYCH_TRY(data::EvalReader valid, data::EvalReader::create(std::move(valid_files), options));
+  WYCH_TRY(data::Tokenizer tokenizer, data::Tokenizer::load(config.data.dir + "/" + dataset.tokenizer));
+  return RunData{std::move(dataset), std::move(sampler), std::move(valid), std::move(tokenizer)};
+}
+
+i64 evaluation_sequences(const config::Config& config) {
+  return config.data.microbatch_sequences > 0 ? config.data.microbatch_sequences
+                                              : config.data.batch_sequences;
+}
+
+// Samples are primed in pieces of this many tokens.
+constexpr i64 kPrefillTokens = 32;
+
+class TrainingRun {
+ public:
+  TrainingRun(const config::Config& config, StopRequests& requests, RunView& view)
+      : config_(config),
+        requests_(requests),
+        view_(view),
+        pool_(static_cast<int>(config.run.threads)),
+        schedule_(LearningRateSchedule::from(config)) {}
+
+  Expected<RunEnd> run() {
+    WYCH_TRY(const std::optional<std::string> resume, RunFolder::find_resume(config_));
+    WYCH_TRY_VOID(prepare(resume));
+    show_header();
+    while (progress_.step < last_step()) {
+      WYCH_TRY_VOID(one_step());
+      WYCH_TRY_VOID(after_step());
+      WYCH_TRY(const std::optional<RunEnd> end, answer_requests());
+      if (end) {
+        return *end;
+      }
+    }
+    return finish();
+  }
+
+ private:
+  [[nodiscard]] i64 last_step() const {
+    return config_.run.hard_stop > 0 ? std::min(config_.run.hard_stop, schedule_.total) : schedule_.total;
+  }
+
+  Expected<void> prepare(const std::optional<std::string>& resume) {
+    ProgramRequest request{.training = true, .evaluation_sequences = evaluation_sequences(config_)};
+    if (config_.log.sample_interval > 0) {
+      request.prefill_tokens = std::min(kPrefillTokens, config_.model.sequence_length);
+      request.cache_length = config_.model.sequence_length;
+    }
+    WYCH_TRY(RunData data, open_data(config_, request.evaluation_sequences));
+    data_.emplace(std::move(data));
+    WYCH_TRY(engine_, Engine::create(config_, request, pool_));
+    if (resume) {
+      WYCH_TRY(progress_, load_run(*engine_, *resume));
+      first_step_ = progress_.step;
+    } else {
+      engine_->initialise(config_.run.seed);
+    }
+    WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), progress_.step));
+    io::JsonObject details;
+    details.add("data_fingerprint", fmt::format("{:016x}", data_->dataset.fingerprint(data::Split::kTrain)));
+    if (resume) {
+      say(fmt::format("resumed from {} at step {}", *resume, progress_.step));
+      details.add("checkpoint", *resume);
+    }
+    WYCH_TRY_VOID(folder_->write_event(progress_.step, resume ? "resume" : "start", details));
+    if (!resume && config_.checkpoint.save_first) {
+      WYCH_TRY_VOID(save());
+    }
+    started_ = Clock::now();
+    return {};
+  }
+
+  void show_header() {
+    const config::ModelConfig& model = config_.model;
+    const config::ParameterCounts counts = config::count_parameters(model);
+    const Programs& programs = engine_->programs();
+    RunHeader header;
+    header.name = config_.run.name;
+    header.dir = config_.run.dir;
+    header.model =
+        fmt::format("{} layers, d_model {}, {} heads of {}, {} experts top-{} of {}{}, sequence {}",
+                    model.n_layers, model.d_model, model.attention.n_heads, model.attention.head_dim,
+                    model.moe.experts, model.moe.top_k, model.moe.expert_hidden,
+                    model.moe.shared_hidden > 0 ? fmt::format(" + shared {}", model.moe.shared_hidden) : "",
+                    model.sequence_length);
+    header.data = fmt::format("{}: {:.2f} M training tokens, vocabulary {}", config_.data.dir,
+                              1e-6 * static_cast<double>(data_->dataset.num_tokens(data::Split::kTrain)),
+                              data_->dataset.vocab_size);
+    header.active_parameters = counts.active;
+    header.total_parameters = counts.total;
+    header.active_non_embedding_parameters = counts.active - counts.embedding;
+    header.device = fmt::format("CPU, {} thread{}", pool_.num_threads(), pool_.num_threads() == 1 ? "" : "s");
+    header.memory_table =
+        plan::memory_table(programs.layout, {&*programs.train, &*programs.update, &*programs.evaluate});
+    header.first_step = progress_.step;
+    header.total_steps = last_step();
+    header.batch_tokens = config::batch_tokens(config_);
+    view_.header(header);
+  }
+
+  Expected<void> one_step() {
+    const Clock::time_point start = Clock::now();
+    WYCH_TRY_VOID(data_->sampler.fill(progress_.position, batch_));
+    result_ = engine_->step(batch_, schedule_.at(progress_.step));
+    const double seconds = seconds_since(start);
+    progress_.position = data_->sampler.after(progress_.position);
+    ++progress_.step;
+    progress_.tokens += config::batch_tokens(config_);
+    WYCH_TRY_VOID(folder_->write_step(config_, progress_.step, progress_.tokens, result_, seconds));
+    constexpr double kSmoothing = 0.9;  // of the step time, over about ten steps
+    step_seconds_ = step_seconds_ == 0 ? seconds : kSmoothing * step_seconds_ + (1 - kSmoothing) * seconds;
+    show_step();
+    return check_step();
+  }
+
+  void show_step() {
+    StepReport report;
+    report.step = progress_.step;
+    report.total_steps = last_step();
+    report.tokens = progress_.tokens;
+    report.epoch = progress_.position.epoch;
+    report.ce = result_.ce;
+    report.balance = result_.balance;
+    report.grad_norm = result_.grad_norm;
+    report.learning_rate = result_.learning_rate;
+    report.skipped = result_.skipped;
+    report.non_finite = result_.non_finite;
+    report.tokens_per_second = static_cast<double>(config::batch_tokens(config_)) / step_seconds_;
+    report.elapsed_seconds = seconds_since(started_);
+    const auto done = static_cast<double>(progress_.step - first_step_);
+    report.eta_seconds = report.elapsed_seconds / done * static_cast<double>(last_step() - progress_.step);
+    for (const std::vector<i64>& counts : result_.expert_counts) {
+      report.imbalance = std::max(report.imbalance, load_imbalance(counts));
+    }
+    report.expert_counts = result_.expert_counts;
+    view_.step(report);
+  }
+
+  // Whether the run may go on after this step's decision.
+  Expected<void> check_step() {
+    if (result_.targets == 0) {
+      return Error{.kind = ErrorKind::kData,
+                   .where = fmt::format("step {}", progress_.step),
+                   .what = "the batch has no valid target",
+                   .hint = "check the label mask and the data",
+                   .more = {}};
+    }
+    if (!result_.non_finite) {
+      if (result_.skipped) {
+        const std::string text =
+            fmt::format("step {} skipped: loss {:.4f} or gradient norm {:.4f} is an outlier", progress_.step,
+                        result_.ce, result_.grad_norm);
+        say(text);
+        WYCH_TRY_VOID(folder_->write_event(
+            progress_.step, "skip",
+            io::JsonObject().add("loss", result_.ce).add("grad_norm", result_.grad_norm)));
+      }
+      return {};
+    }
+    WYCH_TRY_VOID(
+        folder_->write_event(progress_.step, "non_finite", io::JsonObject().add("loss", result_.ce)));
+    const double* state = engine_->persistent(model::kOptimizerStatePath).as<double>();
+    const auto consecutive = static_cast<i64>(state[ops::StepState::kConsecutiveNonFinite]);
+    const bool halt = config_.optimizer.non_finite == config::NonFinitePolicy::kHalt;
+    if (halt || consecutive >= config_.optimizer.max_consecutive_non_finite) {
+      return Error{
+          .kind = ErrorKind::kNonFinite,
+          .where = fmt::format("step {}", progress_.step),
+          .what = fmt::format("loss {} and gradient norm {} are not finite, {} step(s) in a row", result_.ce,
+                              result_.grad_norm, consecutive),
+          .hint =
+              "the weights are those of the last finite step; resume from the latest checkpoint with a lower "
+              "--optimizer.lr, or look at the batch",
+          .more = {}};
+    }
+    say(fmt::format("step {}: loss or gradient is not finite; the update was not applied", progress_.step));
+    return {};
+  }
+
+  [[nodiscard]] bool is_due(i64 interval) const { return interval > 0 && progress_.step % interval == 0; }
+
+  Expected<void> after_step() {
+    const bool last = progress_.step == last_step();
+    if (is_due(config_.log.eval_interval) && !last) {
+      WYCH_TRY_VOID(evaluate(config_.log.eval_batches));
+    }
+    if (is_due(config_.log.sample_interval) || (last && config_.log.sample_interval > 0)) {
+      WYCH_TRY_VOID(sample());
+    }
+    if (is_due(config_.checkpoint.interval) && !last) {
+      WYCH_TRY_VOID(save());
+    }
+    return {};
+  }
+
+  // Mean loss of the first `max_batches` held-out batches (0: all).
+  Expected<EvalReport> measure(i64 max_batches) {
+    const i64 num_batches =
+        max_batches > 0 ? std::min(max_batches, data_->valid.num_batches()) : data_->valid.num_batches();
+    Evaluation sum;
+    for (i64 index = 0; index < num_batches; ++index) {
+      WYCH_TRY_VOID(data_->valid.fill(index, evaluation_batch_));
+      const Evaluation part = engine_->evaluate(evaluation_batch_);
+      sum.ce_sum += part.ce_sum;
+      sum.targets += part.targets;
+    }
+    EvalReport report;
+    report.step = progress_.step;
+    report.ce = sum.ce_sum / sum.targets;
+    report.bits_per_byte = bits(report.ce);
+    return report;
+  }
+
+  [[nodiscard]] double bits(double nats) const {
+    const i64 text_bytes = data_->dataset.text_bytes(data::Split::kValid);
+    return text_bytes == 0
+               ? 0
+               : data::bits_per_byte(nats, data_->dataset.num_tokens(data::Split::kValid), text_bytes);
+  }
+
+  Expected<void> evaluate(i64 max_batches) {
+    WYCH_TRY(const EvalReport report, measure(max_batches));
+    view_.evaluated(report);
+    return folder_->write_evaluation(report.step, report.ce, report.bits_per_byte);
+  }
+
+  // The whole held-out text, beside what a unigram and a bigram reach on it.
+  Expected<void> evaluate_finally() {
+    WYCH_TRY(EvalReport report, measure(0));
+    report.final = true;
+    WYCH_TRY(const std::vector<data::TokenFile> files, data::open_split(data_->dataset, data::Split::kTrain));
+    WYCH_TRY(const data::Baselines baselines, data::Baselines::train(files, data_->dataset.vocab_size));
+    WYCH_TRY(const data::BaselineScores scores, baselines.score(data_->valid));
+    report.unigram_ce = scores.unigram_nats;
+    report.unigram_bits_per_byte = bits(scores.unigram_nats);
+    report.bigram_ce = scores.bigram_nats;
+    report.bigram_bits_per_byte = bits(scores.bigram_nats);
+    view_.evaluated(report);
+    WYCH_TRY_VOID(folder_->write_event(progress_.step, "final_evaluation",
+                                       io::JsonObject()
+                                           .add("ce", report.ce)
+                                           .add("bits_per_byte", report.bits_per_byte)
+                                           .add("bigram_ce", report.bigram_ce)
+                                           .add("bigram_bits_per_byte", report.bigram_bits_per_byte)
+                                           .add("unigram_ce", report.unigram_ce)
+                                           .add("unigram_bits_per_byte", report.unigram_bits_per_byte)));
+    return folder_->write_evaluation(report.step, report.ce, report.bits_per_byte);
+  }
+
+  Expected<void> sample() {
+    const GenerateOptions options{.max_new_tokens = config_.log.sample_tokens,
+                                  .temperature = 0.8,
+                                  .seed = static_cast<u64>(config_.run.seed + progress_.step)};
+    WYCH_TRY(const std::string text, generate(*engine_, data_->tokenizer, config_.log.sample_prompt, options,
+                                              [](std::string_view) {}));
+    view_.sampled(progress_.step, config_.log.sample_prompt, text);
+    return folder_->write_event(progress_.step, "sample",
+                                io::JsonObject().add("prompt", config_.log.sample_prompt).add("text", text));
+  }
+
+  Expected<void> save() {
+    const Clock::time_point start = Clock::now();
+    WYCH_TRY(const std::string dir, save_run(*engine_, config_, progress_));
+    saved_step_ = progress_.step;
+    say(fmt::format("saved {} in {:.2f} s", dir, seconds_since(start)));
+    return folder_->write_event(progress_.step, "checkpoint",
+                                io::JsonObject().add("dir", dir).add("seconds", seconds_since(start)));
+  }
+
+  Expected<std::optional<RunEnd>> answer_requests() {
+    if (requests_.checkpoint.exchange(0) > 0) {
+      WYCH_TRY_VOID(save());
+    }
+    const bool interrupt = requests_.interrupt.load() > 0;
+    const bool requeue = requests_.requeue.load() > 0;
+    if (!interrupt && !requeue) {
+      return std::optional<RunEnd>();
+    }
+    if (saved_step_ != progress_.step) {
+      WYCH_TRY_VOID(save());
+    }
+    say(fmt::format("stopped at step {} of {}; the same command goes on from there", progress_.step,
+                    last_step()));
+    return std::optional<RunEnd>(requeue ? RunEnd::kRequeue : RunEnd::kInterrupted);
+  }
+
+  Expected<RunEnd> finish() {
+    if (progress_.step == first_step_ && first_step_ > 0) {
+      say(
+          fmt::format("nothing to do: the run is at step {} of {}; go on with a larger --run.max_steps, or "
+                      "start anew with "
+                      "another --run.dir",
+                      progress_.step, last_step()));
+      return RunEnd::kFinished;
+    }
+    if (config_.checkpoint.save_final && saved_step_ != progress_.step) {
+      WYCH_TRY_VOID(save());
+    }
+    WYCH_TRY_VOID(evaluate_finally());
+    WYCH_TRY_VOID(folder_->write_event(progress_.step, "end"));
+    return RunEnd::kFinished;
+  }
+
+  void say(const std::string& text) {
+    folder_->log().info("{}", text);
+    view_.message(text);
+  }
+
+  const config::Config& config_;
+  StopRequests& requests_;
+  RunView& view_;
+  ThreadPool pool_;
+  LearningRateSchedule schedule_;
+  std::optional<RunData> data_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RunFolder> folder_;
+  data::Batch batch_;
+  data::Batch evaluation_batch_;
+  StepResult result_;
+  RunProgress progress_;
+  i64 first_step_ = 0;
+  i64 saved_step_ = -1;
+  double step_seconds_ = 0;
+  Clock::time_point started_;
+};
+
+}  // namespace
+
+Expected<RunEnd> run_training(const config::Loaded& loaded, StopRequests& requests, RunView& view) {
+  return TrainingRun(loaded.config, requests, view).run();
+}
+
+}  // namespace wych::train

@@ -1,0 +1,44 @@
+#include "train/plain_view.h"
+
+#include <fmt/format.h>
+
+#include "train/printable.h"
+#include "train/run_text.h"
+
+namespace wych::train {
+
+void PlainView::header(const RunHeader& header) {
+  for (const std::string& line : header_lines(header)) {
+    print(line);
+  }
+}
+
+void PlainView::step(const StepReport& report) {
+  if (!has_stepped_ || report.step % interval_ == 0 || report.step == report.total_steps) {
+    print(step_line(report));
+  }
+  has_stepped_ = true;
+}
+
+void PlainView::evaluated(const EvalReport& report) {
+  print(fmt::format("[step={}] {}", report.step, evaluation_text(report)));
+  if (report.final) {
+    for (const std::string& line : comparison_lines(report)) {
+      print(line);
+    }
+  }
+}
+
+void PlainView::sampled(i64 step, std::string_view prompt, std::string_view continuation) {
+  print(fmt::format("[step={}] sample: {}{}", step, printable(prompt, LineBreaks::kEscape),
+                    printable(continuation, LineBreaks::kEscape)));
+}
+
+void PlainView::message(std::string_view text) { print(printable(text, LineBreaks::kKeep)); }
+
+void PlainView::print(std::string_view line) {
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
+}
+
+}  // namespace wych::train

@@ -1,0 +1,130 @@
+#include "train/programs.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model/parameters.h"
+#include "model/transformer.h"
+#include "model/update.h"
+#include "passes/autodiff.h"
+#include "passes/expand.h"
+#include "passes/recompute.h"
+#include "passes/unroll.h"
+#include "pipeline/schedule.h"
+#include "plan/lower.h"
+
+namespace wych::train {
+namespace {
+
+model::BuildOptions build_options(const config::Config& config) {
+  return {.compute = compute_dtype(config),
+          .alignment = config.memory.alignment > 0 ? config.memory.alignment : kCpuAlignment};
+}
+
+model::BatchShape batch_shape(const config::Config& config) {
+  const i64 batch = config.data.batch_sequences;
+  const i64 microbatch = config.data.microbatch_sequences;
+  return {.sequence = config.model.sequence_length,
+          .microbatch_sequences = microbatch > 0 ? microbatch : batch,
+          .batch_sequences = batch};
+}
+
+passes::RecomputePolicy recompute_policy(config::Recompute recompute) {
+  switch (recompute) {
+    case config::Recompute::kNone:
+      return passes::RecomputePolicy::kNone;
+    case config::Recompute::kSelective:
+      return passes::RecomputePolicy::kSelective;
+    case config::Recompute::kBlock:
+      return passes::RecomputePolicy::kBlock;
+  }
+  return passes::RecomputePolicy::kNone;
+}
+
+// Layers that the configuration lists (all if it lists none) get its policy.
+std::vector<passes::RecomputePolicy> recompute_policies(const config::Config& config,
+                                                        const ir::Graph& graph) {
+  std::vector<passes::RecomputePolicy> policies(graph.regions.size(), passes::RecomputePolicy::kNone);
+  const std::vector<i64>& layers = config.memory.recompute_layers;
+  for (i64 layer = 0; layer < config.model.n_layers; ++layer) {
+    if (layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end()) {
+      const auto region = std::find(graph.regions.begin(), graph.regions.end(), model::block_name(layer));
+      WYCH_CHECK(region != graph.regions.end(), "no region for layer {}", layer);
+      policies[static_cast<std::size_t>(region - graph.regions.begin())] =
+          recompute_policy(config.memory.recompute);
+    }
+  }
+  return policies;
+}
+
+Expected<ir::Graph> build_step_graph(const config::Config& config, i64 num_microbatches) {
+  WYCH_TRY(const ir::Graph microbatch, build_microbatch_graph(config));
+  const pipeline::Schedule schedule = pipeline::one_stage(static_cast<i32>(num_microbatches));
+  WYCH_TRY_VOID(pipeline::validate(schedule, 1, static_cast<i32>(num_microbatches)));
+  std::vector<passes::MicrobatchAction> actions;
+  for (const pipeline::Action& action : schedule[0]) {
+    actions.push_back({action.kind == pipeline::Kind::kBackward, action.microbatch});
+  }
+  ir::Graph step = passes::unroll(microbatch, static_cast<i32>(num_microbatches), actions);
+  model::bind_update_inputs(step, config.model);
+  return step;
+}
+
+// Plans `graph` as program `name` of the set.
+Expected<void> lower_into(std::optional<plan::Program>& program, std::string name, Expected<ir::Graph> graph,
+                          plan::Layout& layout) {
+  WYCH_TRY(ir::Graph built, std::move(graph));
+  WYCH_TRY(program, plan::lower(std::move(name), passes::expand(built), layout));
+  return {};
+}
+
+}  // namespace
+
+DType compute_dtype(const config::Config& config) {
+  return config.precision.compute == config::Compute::kF64 ? DType::kF64 : DType::kF32;
+}
+
+Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
+  WYCH_TRY(const ir::Graph forward,
+           model::build_training(config.model, batch_shape(config), build_options(config)));
+  WYCH_TRY(const ir::Graph differentiated, passes::autodiff(passes::expand(forward)));
+  return passes::recompute(differentiated, recompute_policies(config, differentiated));
+}
+
+Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request) {
+  Programs programs;
+  const model::BuildOptions options = build_options(config);
+  if (request.training) {
+    const model::BatchShape batch = batch_shape(config);
+    programs.num_microbatches = batch.num_microbatches();
+    WYCH_TRY_VOID(lower_into(programs.initialise, "initialise",
+                             model::build_initialisation(config.model, options), programs.layout));
+    WYCH_TRY_VOID(lower_into(programs.train, "train", build_step_graph(config, programs.num_microbatches),
+                             programs.layout));
+    WYCH_TRY_VOID(lower_into(
+        programs.update, "update",
+        model::build_update(config.model, config.optimizer, batch.sequence * batch.batch_sequences, options),
+        programs.layout));
+  }
+  if (request.evaluation_sequences > 0) {
+    const i64 length =
+        request.evaluation_length > 0 ? request.evaluation_length : config.model.sequence_length;
+    WYCH_TRY_VOID(
+        lower_into(programs.evaluate, "evaluate",
+                   model::build_evaluation(config.model, request.evaluation_sequences, length, options),
+                   programs.layout));
+  }
+  if (request.prefill_tokens > 0) {
+    WYCH_TRY_VOID(lower_into(
+        programs.prefill, "prefill",
+        model::build_generation(config.model, request.prefill_tokens, request.cache_length, options),
+        programs.layout));
+    WYCH_TRY_VOID(lower_into(programs.decode, "decode",
+                             model::build_generation(config.model, 1, request.cache_length, options),
+                             programs.layout));
+  }
+  return programs;
+}
+
+}  // namespace wych::train

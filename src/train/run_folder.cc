@@ -1,0 +1,172 @@
+#include "train/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "config/schema.h"
+#include "io/checkpoint.h"
+
+namespace wych::train {
+namespace {
+
+std::string plan_json(const config::Config& config, const Programs& programs) {
+  io::JsonObject bytes;
+  for (int arena = 0; arena < ir::kNumCategories; ++arena) {
+    const auto category = static_cast<ir::Category>(arena);
+    bytes.add(ir::category_name(category), programs.layout.bytes(category));
+  }
+  io::JsonObject lower_bounds;
+  for (const std::optional<plan::Program>* program :
+       {&programs.train, &programs.update, &programs.evaluate}) {
+    if (*program) {
+      const plan::ArenaPlan& scratch = (*program)->arenas[static_cast<std::size_t>(ir::Category::kScratch)];
+      lower_bounds.add_raw((*program)->name,
+                           io::JsonObject()
+                               .add("scratch_bytes", scratch.bytes)
+                               .add("scratch_lower_bound", scratch.lower_bound)
+                               .add("instructions", static_cast<i64>((*program)->instructions.size()))
+                               .text());
+    }
+  }
+  return io::JsonObject()
+             .add("mesh", "pp 1 x dp 1 x ep 1")
+             .add("microbatches", programs.num_microbatches)
+             .add("sequences", config.data.batch_sequences)
+             .add_raw("bytes", bytes.text())
+             .add("total_bytes", programs.layout.total_bytes())
+             .add_raw("programs", lower_bounds.text())
+             .text() +
+         "\n";
+}
+
+Expected<void> create_folder(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) {
+    return Error{.kind = ErrorKind::kData,
+                 .where = dir,
+                 .what = "cannot create the run folder: " + error.message(),
+                 .hint = "choose another with --run.dir",
+                 .more = {}};
+  }
+  return {};
+}
+
+void add_load(io::JsonObject& metrics, std::size_t block, const std::vector<i64>& counts) {
+  const double mean = static_cast<double>(std::accumulate(counts.begin(), counts.end(), i64{0})) /
+                      static_cast<double>(counts.size());
+  double variance = 0;
+  double entropy = 0;
+  for (const i64 count : counts) {
+    const double deviation = static_cast<double>(count) - mean;
+    variance += deviation * deviation / static_cast<double>(counts.size());
+    const double share = static_cast<double>(count) / (mean * static_cast<double>(counts.size()));
+    entropy -= share > 0 ? share * std::log(share) : 0;
+  }
+  metrics.add(fmt::format("train/block {}/load imbalance", block), load_imbalance(counts));
+  metrics.add(fmt::format("moe/block {}/load cv", block), mean > 0 ? std::sqrt(variance) / mean : 0.0);
+  metrics.add(fmt::format("moe/block {}/load entropy", block), entropy);
+  metrics.add(fmt::format("moe/block {}/dead experts", block),
+              static_cast<i64>(std::count(counts.begin(), counts.end(), 0)));
+  metrics.add_raw(fmt::format("moe/block {}/assigned tokens", block), io::json_list(counts));
+}
+
+}  // namespace
+
+double load_imbalance(const std::vector<i64>& counts) {
+  const i64 sum = std::accumulate(counts.begin(), counts.end(), i64{0});
+  return sum == 0 ? 0.0
+                  : static_cast<double>(*std::max_element(counts.begin(), counts.end())) *
+                        static_cast<double>(counts.size()) / static_cast<double>(sum);
+}
+
+Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config& config) {
+  const std::string& resume = config.run.resume;
+  if (resume != "auto" && resume != "never") {
+    WYCH_TRY(std::string found, io::find_checkpoint(resume));
+    return std::optional<std::string>(std::move(found));
+  }
+  WYCH_TRY(std::optional<std::string> latest, io::latest_checkpoint(config.run.dir));
+  if (latest && resume == "never") {
+    return Error{
+        .kind = ErrorKind::kUsage,
+        .where = "run.resume",
+        .what = fmt::format("'never', but {} holds a run with checkpoint {}", config.run.dir, *latest),
+        .hint = "give --run.dir another folder, or resume with --resume=auto",
+        .more = {}};
+  }
+  return latest;
+}
+
+Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
+                                                     i64 resumed_step) {
+  const std::string& dir = config.run.dir;
+  WYCH_TRY_VOID(create_folder(dir));
+  WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
+  WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
+  WYCH_TRY_VOID(io::write_environment(dir, io::environment()));
+  const std::string tokenizer = config.data.dir + "/tokenizer.json";
+  if (std::filesystem::exists(tokenizer)) {
+    WYCH_TRY(const std::string text, read_file(tokenizer, ErrorKind::kData));
+    WYCH_TRY_VOID(write_file_atomic(dir + "/tokenizer.json", text, ErrorKind::kData));
+  }
+  WYCH_TRY(io::MetricsWriter metrics, io::MetricsWriter::open(dir, resumed_step));
+  WYCH_TRY(io::EventsWriter events, io::EventsWriter::open(dir));
+  std::unique_ptr<RunFolder> folder(new RunFolder(std::move(metrics), std::move(events)));
+  WYCH_TRY_VOID(folder->log_.open_file(dir + "/run.log"));
+  return folder;
+}
+
+Expected<void> RunFolder::write_step(const config::Config& config, i64 step, i64 tokens,
+                                     const StepResult& result, double seconds) {
+  const config::RouterConfig& router = config.model.moe.router;
+  const auto num_moe = static_cast<double>(result.expert_counts.size());
+  const bool joint = router.balance_loss.scope == config::BalanceScope::kHfJoint;
+  const double tokens_per_second = static_cast<double>(config::batch_tokens(config)) / seconds;
+  io::JsonObject metrics;
+  metrics.add("train/CE loss", result.ce).add("train/PPL", std::exp(result.ce));
+  if (config.model.z_loss_weight > 0) {
+    metrics.add("train/Z loss", config.model.z_loss_weight * result.z).add("train/Z loss unscaled", result.z);
+  }
+  if (router.balance_loss.weight > 0 && num_moe > 0) {
+    metrics
+        .add("train/load balancing loss",
+             router.balance_loss.weight * result.balance * (joint ? 1.0 : num_moe))
+        .add("train/load balancing loss unscaled", result.balance);
+  }
+  if (router.z_loss_weight > 0 && num_moe > 0) {
+    metrics.add("train/router Z loss", router.z_loss_weight * result.router_z * num_moe)
+        .add("train/router Z loss unscaled", result.router_z);
+  }
+  metrics.add("optim/total grad norm", result.grad_norm)
+      .add("optim/LR (group 0)", result.learning_rate)
+      .add("optim/step skipped", result.applied ? 0 : 1)
+      .add("throughput/device/TPS", tokens_per_second)
+      .add("throughput/total tokens", tokens);
+  std::size_t layer = 0;
+  for (i64 block = 0; block < config.model.n_layers; ++block) {
+    if (!config.model.is_dense_layer(block)) {
+      add_load(metrics, static_cast<std::size_t>(block), result.expert_counts[layer++]);
+    }
+  }
+  return metrics_.write(step, metrics);
+}
+
+Expected<void> RunFolder::write_evaluation(i64 step, double ce, double bits_per_byte) {
+  io::JsonObject metrics;
+  metrics.add("eval/lm/valid/CE loss", ce).add("eval/lm/valid/PPL", std::exp(ce));
+  if (bits_per_byte > 0) {
+    metrics.add("eval/lm/valid/BPB", bits_per_byte);
+  }
+  return metrics_.write(step, metrics);
+}
+
+Expected<void> RunFolder::write_event(i64 step, std::string_view kind, const io::JsonObject& details) {
+  return events_.write(step, kind, details);
+}
+
+}  // namespace wych::train

@@ -1,0 +1,46 @@
+// The folder of a run: config.toml, env.json, plan.json, metrics.jsonl, events.jsonl, run.log and the
+// tokenizer. Checkpoints are in checkpointing.h.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/expected.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "io/metrics.h"
+#include "train/engine.h"
+
+namespace wych::train {
+
+class RunFolder {
+ public:
+  // The checkpoint to resume from, by config.run.resume: "auto" the folder's latest if there is one, "never"
+  // none (an error if the folder holds checkpoints), else the one in that folder. Changes nothing.
+  static Expected<std::optional<std::string>> find_resume(const config::Config& config);
+
+  // Creates the folder and opens its files for a run that goes on after `resumed_step`. kData if the folder
+  // cannot be written.
+  static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
+                                                   i64 resumed_step);
+
+  // Appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts.
+  Expected<void> write_step(const config::Config& config, i64 step, i64 tokens, const StepResult& result,
+                            double seconds);
+  Expected<void> write_evaluation(i64 step, double ce, double bits_per_byte);
+  Expected<void> write_event(i64 step, std::string_view kind, const io::JsonObject& details = {});
+  Log& log() { return log_; }
+
+ private:
+  RunFolder(io::MetricsWriter metrics, io::EventsWriter events)
+      : metrics_(std::move(metrics)), events_(std::move(events)), log_(-1) {}
+  io::MetricsWriter metrics_;
+  io::EventsWriter events_;
+  Log log_;
+};
+
+// max / mean of a layer's expert counts; 1 when balanced.
+double load_imbalance(const std::vector<i64>& counts);
+
+}  // namespace wych::train
