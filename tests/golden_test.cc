@@ -26,7 +26,8 @@ constexpr i64 kSequence = 40;
 std::string folder(const std::string& model) { return "tests/golden/" + model; }
 
 io::SafetensorsFile open(const std::string& model, const std::string& file) {
-  Expected<io::SafetensorsFile> opened = io::SafetensorsFile::open(folder(model) + "/" + file, ErrorKind::kData);
+  Expected<io::SafetensorsFile> opened =
+      io::SafetensorsFile::open(folder(model) + "/" + file, ErrorKind::kData);
   EXPECT_TRUE(opened.has_value());
   return *std::move(opened);
 }
@@ -61,13 +62,13 @@ config::Config make_config(const std::string& model, i64 sequences, config::Comp
   config.model.sequence_length = kSequence;
   config.data.batch_sequences = sequences;
   config.precision.compute = compute;
-  config.optimizer = {.lr = 1e-3,
-                      .beta1 = 0.9,
-                      .beta2 = 0.95,
-                      .eps = 1e-8,
-                      .weight_decay = 0.1,
-                      .decay_embeddings = true,
-                      .clip_norm = 1.0};
+  config.optimizer.lr = 1e-3;
+  config.optimizer.beta1 = 0.9;
+  config.optimizer.beta2 = 0.95;
+  config.optimizer.eps = 1e-8;
+  config.optimizer.weight_decay = 0.1;
+  config.optimizer.decay_embeddings = true;
+  config.optimizer.clip_norm = 1.0;
   return config;
 }
 
@@ -186,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          });
 
 TEST(GoldenTrajectory, TwentyAdamWStepsOfOlmoe) {
-  const config::Config config = make_config("olmoe", 4, config::Compute::kF32);
+  const config::Config config =
+      make_config("olmoe", 4, getenv("F64") ? config::Compute::kF64 : config::Compute::kF32);
   const io::SafetensorsFile trajectory = open("olmoe", "adamw20.safetensors");
   const std::vector<i32> batches = read<i32>(trajectory, "batches");
   const std::vector<float> losses = read<float>(trajectory, "loss");

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "base/nearest.h"
 
@@ -212,23 +213,26 @@ std::string command_path(const CLI::App& app) {
   return path;
 }
 
-// The library would call an unknown command an unexpected argument.
-Expected<void> check_command_name(const CLI::App& app, int argc, const char* const* argv) {
-  const std::string name = argc > 1 ? argv[1] : "";
-  if (name.empty() || name.front() == '-') {
+// The library would call an unknown command an unexpected argument. `argv` starts behind `app`'s name.
+Expected<void> check_command_name(const CLI::App& app, std::span<const char* const> argv) {
+  const std::string name = argv.empty() ? "" : argv.front();
+  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (commands.empty() || name.empty() || name.front() == '-') {
     return {};
   }
   std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : commands) {
     known.push_back(command->get_name());
   }
-  if (std::find(known.begin(), known.end(), name) != known.end()) {
-    return {};
+  const auto found = std::find(known.begin(), known.end(), name);
+  if (found != known.end()) {
+    return check_command_name(*commands[static_cast<std::size_t>(found - known.begin())], argv.subspan(1));
   }
   const std::optional<std::string> nearest = nearest_name(name, known);
   return usage_error(
       name, "is not a command",
-      nearest ? fmt::format("did you mean `wych {}`?", *nearest) : "`wych --help` lists all commands");
+      fmt::format("{}the commands are {}", nearest ? fmt::format("did you mean {}? ", *nearest) : "",
+                  fmt::join(known, ", ")));
 }
 
 // What the library did not recognise must be an override.
@@ -266,10 +270,13 @@ Expected<std::variant<Command, Answer>> parse_command_line(int argc, const char*
   CLI::App app("wych trains mixture-of-experts language models.", "wych");
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.get_formatter()->label("Subcommands", "Commands");
+  app.get_formatter()->label("REQUIRED", "");
   app.footer(kExitCodes);
   Options options;
   const std::vector<Entry> entries = add_commands(app, options);
-  WYCH_TRY_VOID(check_command_name(app, argc, argv));
+  WYCH_TRY_VOID(check_command_name(app, std::span(argv, static_cast<std::size_t>(argc)).subspan(1)));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -21,6 +21,16 @@ struct Estimate {
   bool fits = false;
 };
 
+std::string flop_text(double flops) {
+  std::string_view units = "kMGTPE";
+  double scaled = flops / 1e3;
+  while (scaled >= 999.5 && units.size() > 1) {
+    scaled /= 1e3;
+    units.remove_prefix(1);
+  }
+  return fmt::format("{:.1f} {}FLOP", scaled, units.front());
+}
+
 Estimate estimate(const config::Config& config, const train::Programs& programs) {
   Estimate estimate;
   estimate.parameters = config::count_parameters(config.model);
@@ -61,11 +71,11 @@ std::string plain_text(const config::Config& config, const Estimate& estimate,
   text += fmt::format("parameters  {} total, {} active per token\n",
                       train::grouped_digits(estimate.parameters.total),
                       train::grouped_digits(estimate.parameters.active));
-  text += fmt::format("step        {} tokens in {} microbatches, {:.1f} GFLOP\n",
+  text += fmt::format("step        {} tokens in {} microbatch{}, {}\n",
                       train::grouped_digits(config::batch_tokens(config)), programs.num_microbatches,
-                      1e-9 * flops);
+                      programs.num_microbatches == 1 ? "" : "es", flop_text(flops));
   text += fmt::format(
-      "time        {:.4f} s a step, {} tokens/s, at best: sum over ops for {}\n", estimate.step_seconds,
+      "time        {:.3g} s a step, {} tokens/s, at best: sum over ops for {}\n", estimate.step_seconds,
       train::grouped_digits(static_cast<i64>(tokens / estimate.step_seconds)), estimate.target.name);
   text += fmt::format("fits        {}: {} of {}\n\n", estimate.fits ? "yes" : "no",
                       plan::bytes_text(programs.layout.total_bytes()),

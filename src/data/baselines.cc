@@ -1,3 +1,5 @@
+// Pairs are sorted, not hashed: the rows of successors come out in order, and scoring is a binary search.
+// The formulas are in the header.
 #include "data/baselines.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Witten-Bell by hand on six tokens, sums of probabilities, and which targets are scored.
 #include "data/baselines.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The incremental trainer against its definition, recounted at every step.
 #include "data/bpe_trainer.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +91,7 @@ TEST(BpeTrainer, AgreesWithCountingAnew) {
 }
 
 TEST(BpeTrainer, BreaksTiesTowardsSmallerIds) {
-  const std::string_view texts[] = {"zy xw zy xw"};
+  const std::string_view texts[] = {"zy\nxw\nzy\nxw"};
   const Tokenizer tokenizer = train_bpe(texts, 258);
   ASSERT_EQ(tokenizer.merges().size(), 1U);
   EXPECT_EQ(tokenizer.token(256), "xw");

@@ -18,8 +18,6 @@
 namespace wych::data {
 namespace {
 
-constexpr std::array<std::string_view, 4> kDomainNames = {"bible", "jargon", "devil", "sources"};
-
 Error missing_package(std::string_view domain, std::string_view package, std::string what) {
   return Error{ErrorKind::kData,
                fmt::format("text domain \"{}\" (package {})", domain, package),
@@ -160,7 +158,7 @@ Expected<Domain> load_sources(const CorpusPlaces& places) {
 
 }  // namespace
 
-std::span<const std::string_view> domain_names() { return kDomainNames; }
+std::string_view known_domains() { return "bible, jargon, devil, sources"; }
 
 Expected<Domain> load_domain(std::string_view name, const CorpusPlaces& places) {
   if (name == "bible") {
@@ -178,7 +176,7 @@ Expected<Domain> load_domain(std::string_view name, const CorpusPlaces& places) 
   return Error{ErrorKind::kUsage,
                fmt::format("text domain \"{}\"", name),
                "is not known",
-               fmt::format("choose from {}", fmt::join(kDomainNames, ", ")),
+               fmt::format("choose from {}", known_domains()),
                {}};
 }
 

@@ -3,7 +3,6 @@
 // Deterministic: the same packages give the same documents in the same order. Nothing is downloaded.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +27,8 @@ struct CorpusPlaces {
   std::string project_root = ".";
 };
 
-// The names load_domain knows: "bible", "jargon", "devil", "sources".
-std::span<const std::string_view> domain_names();
+// The names load_domain knows, for messages: "bible, jargon, devil, sources".
+std::string_view known_domains();
 
 // Reads one domain. Errors (kData) name the missing package and how to install it.
 Expected<Domain> load_domain(std::string_view name, const CorpusPlaces& places);

@@ -212,31 +212,34 @@ Expected<void> save_dataset(const Dataset& dataset) {
                            ErrorKind::kData);
 }
 
+Expected<TokenFile> open_file(const Dataset& dataset, const DatasetFile& entry, bool verify) {
+  WYCH_TRY(TokenFile file, TokenFile::open(fmt::format("{}/{}", dataset.folder, entry.file), dataset.type));
+  if (file.num_tokens() != entry.tokens) {
+    return Error{ErrorKind::kData,
+                 file.path(),
+                 fmt::format("has {} tokens; {} says {}", file.num_tokens(), kDatasetFileName, entry.tokens),
+                 "prepare the data again",
+                 {}};
+  }
+  if (verify && file.hash() != entry.xxh3) {
+    return Error{ErrorKind::kData,
+                 file.path(),
+                 fmt::format("is damaged: its hash is {}; {} says {}", hex(file.hash()), kDatasetFileName,
+                             hex(entry.xxh3)),
+                 "prepare the data again",
+                 {}};
+  }
+  return file;
+}
+
 Expected<std::vector<TokenFile>> open_split(const Dataset& dataset, Split split, std::string_view domain,
                                             bool verify) {
   std::vector<TokenFile> files;
   for (const DatasetFile& entry : dataset.files) {
-    if (entry.split != split || (!domain.empty() && entry.domain != domain)) {
-      continue;
+    if (entry.split == split && (domain.empty() || entry.domain == domain)) {
+      WYCH_TRY(TokenFile file, open_file(dataset, entry, verify));
+      files.push_back(std::move(file));
     }
-    WYCH_TRY(TokenFile file, TokenFile::open(fmt::format("{}/{}", dataset.folder, entry.file), dataset.type));
-    if (file.num_tokens() != entry.tokens) {
-      return Error{
-          ErrorKind::kData,
-          file.path(),
-          fmt::format("has {} tokens; {} says {}", file.num_tokens(), kDatasetFileName, entry.tokens),
-          "prepare the data again",
-          {}};
-    }
-    if (verify && file.hash() != entry.xxh3) {
-      return Error{ErrorKind::kData,
-                   file.path(),
-                   fmt::format("is damaged: its hash is {}; {} says {}", hex(file.hash()), kDatasetFileName,
-                               hex(entry.xxh3)),
-                   "prepare the data again",
-                   {}};
-    }
-    files.push_back(std::move(file));
   }
   if (files.empty()) {
     return Error{ErrorKind::kData,

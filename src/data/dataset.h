@@ -55,9 +55,12 @@ Expected<Dataset> load_dataset(const std::string& folder);
 // Writes dataset.folder/dataset.json, atomically.
 Expected<void> save_dataset(const Dataset& dataset);
 
-// Opens the token files of a split in the dataset's order, of one domain unless `domain` is empty; a file
-// whose length differs from dataset.json's is an Error, and so is a split without files. `verify` compares
-// the hashes too, which reads everything.
+// Opens one of the dataset's files. One whose length differs from dataset.json's is an Error. `verify`
+// compares the hash too, which reads everything.
+Expected<TokenFile> open_file(const Dataset& dataset, const DatasetFile& entry, bool verify = false);
+
+// Opens the token files of a split in the dataset's order, of one domain unless `domain` is empty; to have
+// none is an Error.
 Expected<std::vector<TokenFile>> open_split(const Dataset& dataset, Split split, std::string_view domain = {},
                                             bool verify = false);
 

@@ -1,3 +1,4 @@
+// dataset.json in and out, damaged in many ways, and against token files that changed since.
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -87,18 +86,12 @@ u32 NumpyGenerator::next_u32() {
 }
 
 u32 NumpyGenerator::bounded(u32 max) {
-  if (max == std::numeric_limits<u32>::max()) {
-    return next_u32();
+  const u32 mask = ~u32{0} >> static_cast<u32>(std::countl_zero(max));
+  u32 value = next_u32() & mask;
+  while (value > max) {
+    value = next_u32() & mask;
   }
-  const u32 range = max + 1;
-  u64 product = static_cast<u64>(next_u32()) * range;
-  if (static_cast<u32>(product) < range) {
-    const u32 threshold = (std::numeric_limits<u32>::max() - max) % range;
-    while (static_cast<u32>(product) < threshold) {
-      product = static_cast<u64>(next_u32()) * range;
-    }
-  }
-  return static_cast<u32>(product >> 32U);
+  return value;
 }
 
 void NumpyGenerator::shuffle(std::span<u32> values) {

@@ -24,7 +24,7 @@ class NumpyGenerator {
   void shuffle(std::span<u32> values);
 
  private:
-  // Uniform in [0, max], by Lemire's multiplication with rejection.
+  // Uniform in [0, max], max >= 1: as many low bits as max has, drawn again while above it.
   u32 bounded(u32 max);
 
   __extension__ using u128 = unsigned __int128;

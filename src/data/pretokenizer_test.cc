@@ -1,3 +1,4 @@
+// The cuts of the pattern in pretokenizer.h, case by case; whole texts against an oracle: tokenizer_test.cc.
 #include "data/pretokenizer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Nothing here depends on what was read before: the order array is a cache of one epoch, rebuilt whenever a
+// position asks for another.
 #include "data/sampler.h"
 
 #include <fmt/format.h>

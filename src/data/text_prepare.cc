@@ -1,3 +1,5 @@
+// The steps, in order: load domains, hold documents out, train the tokenizer, encode and write, describe,
+// rename. Whatever fails before the rename leaves nothing behind.
 #include "data/text_prepare.h"
 
 #include <fmt/format.h>
@@ -23,8 +25,12 @@ constexpr std::size_t kHeldOutPercent = 5;
 constexpr std::string_view kTokenizerFile = "tokenizer.json";
 
 std::string recipe_of(const PrepareOptions& options) {
-  return fmt::format("laptop {}: domains {}; vocabulary {}; {} % held out", kRecipeVersion,
-                     fmt::join(options.domains, ","), options.vocab_size, kHeldOutPercent);
+  std::string domains;
+  for (const std::string& domain : options.domains) {
+    domains += domains.empty() ? domain : "," + domain;
+  }
+  return fmt::format("laptop {}: domains {}; vocabulary {}; {} % held out", kRecipeVersion, domains,
+                     options.vocab_size, kHeldOutPercent);
 }
 
 Expected<void> check_options(const PrepareOptions& options) {
@@ -54,7 +60,7 @@ Expected<void> check_options(const PrepareOptions& options) {
     return Error{ErrorKind::kUsage,
                  "data prepare: domains",
                  "none is named",
-                 fmt::format("choose from {}", fmt::join(domain_names(), ", ")),
+                 fmt::format("choose from {}", known_domains()),
                  {}};
   }
   return {};
@@ -170,7 +176,9 @@ Expected<Dataset> load_complete(const std::string& folder) {
                  {}};
   }
   for (const DatasetFile& file : dataset.files) {
-    WYCH_TRY_VOID(open_split(dataset, file.split, file.domain));
+    if (Expected<TokenFile> opened = open_file(dataset, file); !opened) {
+      return std::move(opened).error();
+    }
   }
   return dataset;
 }
@@ -276,13 +284,12 @@ Expected<std::string> inspect_dataset(const std::string& folder) {
                       "bytes", "bytes/token");
   std::string beginnings;
   for (const DatasetFile& entry : dataset.files) {
-    WYCH_TRY(const std::vector<TokenFile> opened,
-             open_split(dataset, entry.split, entry.domain, /*verify=*/true));
+    WYCH_TRY(const TokenFile file, open_file(dataset, entry, /*verify=*/true));
     text += fmt::format("{:<12} {:<6} {:>9} {:>12} {:>12} {:>11.3f}\n", entry.domain, split_name(entry.split),
                         entry.documents, entry.tokens, entry.text_bytes,
                         static_cast<double>(entry.text_bytes) / static_cast<double>(entry.tokens));
     std::vector<i32> tokens(static_cast<std::size_t>(entry.tokens));
-    WYCH_TRY_VOID(opened.front().read(0, dataset.vocab_size, tokens));
+    WYCH_TRY_VOID(file.read(0, dataset.vocab_size, tokens));
     tokens.resize(static_cast<std::size_t>(std::min(kShownTokens, entry.tokens)));
     const auto end = std::find(tokens.begin(), tokens.end(), dataset.eos_id);
     const std::string first = tokenizer.decode(std::span(tokens.begin(), end));

@@ -1,3 +1,4 @@
+// Preparation on small texts: content, determinism, reuse, replacement, and that failure leaves nothing.
 #include "data/text_prepare.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Bytes on disk, and the errors that answer a wrong dtype, a wrong tokenizer or a cut file.
 #include "data/token_file.h"
 
 #include <gtest/gtest.h>

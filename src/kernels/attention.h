@@ -25,11 +25,11 @@ struct AttentionProblem {
   [[nodiscard]] i64 out_width() const { return query_heads * head_dim; }
 };
 
-// Writes out[tokens, query_heads head_dim] and lse[query_heads, tokens]. Up to 130 KiB of stack.
+// Writes out[tokens, query_heads head_dim] and lse[query_heads, tokens]. Up to 110 KiB of stack.
 template <class T>
 void attention_forward(ThreadPool& pool, const AttentionProblem<T>& problem, T* out, T* lse);
 
-// Writes dqkv[tokens, width]. Up to 200 KiB of stack.
+// Writes dqkv[tokens, width]. Up to 180 KiB of stack.
 template <class T>
 void attention_backward(ThreadPool& pool, const AttentionProblem<T>& problem, const T* dout, const T* out,
                         const T* lse, T* dqkv);

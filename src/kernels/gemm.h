@@ -12,7 +12,7 @@ namespace wych::kernels {
 // C[m, n] = (accumulate ? C : 0) + op(A) op(B), all row-major with leading dimensions in elements, where
 // op(A)[m, k] is A or, if trans_a, the transpose of A[k, m]; op(B)[k, n] is B or the transpose of B[n, k].
 // T is float or double. Extents may be zero: k = 0 gives C or zeros. C must not overlap A or B. NaN and
-// infinity propagate. Without `accumulate` C is not read. Allocates nothing (up to 160 KiB of stack).
+// infinity propagate. Without `accumulate` C is not read. Allocates nothing (up to 40 KiB of stack).
 //
 // gemm splits the work over the pool and must not be called from inside a parallel body; gemm_serial runs
 // on the caller and may be.

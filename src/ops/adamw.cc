@@ -1,3 +1,5 @@
+// One sweep over p, g, m and v, bound by memory. Constants are folded so that an element costs one division
+// and one square root. The cases' oracle is the textbook form with m / c1 and v / c2.
 #include "ops/adamw.h"
 
 #include <cmath>

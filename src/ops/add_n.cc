@@ -1,3 +1,4 @@
+// Sums through a small buffer that stays in the first-level cache: each term is read once, y written once.
 #include "ops/add_n.h"
 
 #include <algorithm>

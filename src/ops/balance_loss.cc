@@ -1,3 +1,5 @@
+// Sums over experts are in F, sums over tokens in float64 per chunk of tokens, then over chunks in order.
+// The cases' oracle averages the probabilities first, as the header's formula does.
 #include "ops/balance_loss.h"
 
 #include "ir/builder.h"

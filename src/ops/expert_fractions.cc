@@ -1,3 +1,5 @@
+// A histogram per group in integers, exact for any number of tokens, divided once.
+// A group is the unit of parallel work.
 #include "ops/expert_fractions.h"
 
 #include <algorithm>

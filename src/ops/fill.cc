@@ -1,3 +1,4 @@
+// Writes a constant, in parallel for the sake of large states.
 #include "ops/fill.h"
 
 #include <algorithm>

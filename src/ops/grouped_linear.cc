@@ -1,3 +1,5 @@
+// Serial products of kernels/gemm.h over tiles of every segment, all experts in one parallel loop, so that
+// one expert with many rows does not leave threads idle. moe_cases.h holds the routings of the cases.
 #include "ops/grouped_linear.h"
 
 #include <algorithm>

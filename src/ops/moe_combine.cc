@@ -1,3 +1,5 @@
+// Gathers of whole rows: every pass reads each used row once; sums over slots stay in the first-level cache.
+// moe_cases.h holds the routings of the cases, whose oracles follow the routes one element at a time.
 #include "ops/moe_combine.h"
 
 #include <algorithm>

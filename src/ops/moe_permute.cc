@@ -1,3 +1,5 @@
+// A copy of whole rows in the order in which they lie, so every written line is written once.
+// moe_cases.h holds the routings of the cases.
 #include "ops/moe_permute.h"
 
 #include <algorithm>

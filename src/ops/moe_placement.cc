@@ -2,7 +2,9 @@
 // every chunk places its own routes. The order inside an expert is that of routes whatever the threads do.
 #include "ops/moe_placement.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "ir/builder.h"
 #include "ops/moe_cases.h"

@@ -1,3 +1,5 @@
+// Rows are a handful of weights: plain loops. The cases' oracle differentiates w_j / s by the quotient rule.
+// A row that sums to zero has its own case.
 #include "ops/normalize_weights.h"
 
 #include "ir/builder.h"

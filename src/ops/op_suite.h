@@ -11,7 +11,8 @@
 namespace wych::ops {
 
 // Outputs against the oracle and against the reference composition, within eps * sqrt(reduction_length) *
-// tolerance_scale * largest entry; eps is that of the coarsest float type of the case. Integers exactly.
+// tolerance_scale * largest entry (and 9e-16); eps is that of the coarsest float type of the case. Integers
+// exactly.
 // A case with neither oracle nor reference is wrong. Inputs must be left unchanged.
 std::string check_values(const ir::OpCase& example, u64 seed);
 

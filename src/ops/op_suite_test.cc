@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "ir/registry.h"
 
 #include "all_ops.inc"  // needs the registry's declaration
@@ -99,6 +102,82 @@ TEST(OpSuiteRegistry, CasesAreOfTheirOp) {
       EXPECT_EQ(example.op->name(), entry.name);
       EXPECT_FALSE(example.label.empty()) << entry.name;
     }
+  }
+}
+
+// Whether some case has an extent that no vector width divides.
+bool has_odd_extent(const ir::OpCase& example) {
+  std::vector<ir::TensorType> types;
+  for (const ir::CaseInput& input : example.inputs) {
+    types.push_back(input.type);
+  }
+  const std::vector<ir::TensorType> outputs = example.op->infer(types).value();
+  types.insert(types.end(), outputs.begin(), outputs.end());
+  return std::any_of(types.begin(), types.end(), [](const ir::TensorType& type) {
+    return std::any_of(type.shape.dims().begin(), type.shape.dims().end(),
+                       [](i64 extent) { return extent > 1 && extent % 2 == 1; });
+  });
+}
+
+TEST(OpSuiteRegistry, EveryOpHasACaseOfOddSize) {
+  ir::Registry registry;
+  register_all_ops(registry);
+  for (const ir::RegistryEntry& entry : registry.entries()) {
+    const std::vector<ir::OpCase> cases = entry.cases(DType::kF64);
+    EXPECT_TRUE(std::any_of(cases.begin(), cases.end(), has_odd_extent)) << entry.name;
+  }
+}
+
+// Ops without a gradient: backward ops, choices, constants, generation and the update. A new op is either
+// here or has a case whose gradient is checked.
+constexpr std::array<std::string_view, 37> kNoGradient = {"adamw",
+                                                          "attention_dqkv",
+                                                          "balance_loss_dprobs",
+                                                          "cached_attention",
+                                                          "clip_dx",
+                                                          "count_targets",
+                                                          "embed_dw",
+                                                          "equal",
+                                                          "expert_fractions",
+                                                          "fill",
+                                                          "greater",
+                                                          "greater_equal",
+                                                          "grouped_linear_dw",
+                                                          "grouped_linear_dx",
+                                                          "head_loss_backward",
+                                                          "iota",
+                                                          "kv_append",
+                                                          "linear_dw",
+                                                          "linear_dx",
+                                                          "moe_combine_drows",
+                                                          "moe_combine_dweights",
+                                                          "moe_placement",
+                                                          "normalize_weights_dx",
+                                                          "one_hot",
+                                                          "qk_norm_dw",
+                                                          "qk_norm_dx",
+                                                          "random_normal",
+                                                          "rms_norm_dw",
+                                                          "rms_norm_dx",
+                                                          "router_z_loss_dlogits",
+                                                          "select_state",
+                                                          "softmax_dx",
+                                                          "step_decision",
+                                                          "sum_of_squares",
+                                                          "swiglu_dx",
+                                                          "take_row",
+                                                          "top_k_dx"};
+
+TEST(OpSuiteRegistry, EveryGradientIsChecked) {
+  ir::Registry registry;
+  register_all_ops(registry);
+  for (const ir::RegistryEntry& entry : registry.entries()) {
+    const std::vector<ir::OpCase> cases = entry.cases(DType::kF64);
+    const bool checked = std::any_of(cases.begin(), cases.end(), [](const ir::OpCase& example) {
+      return !example.differentiable.empty();
+    });
+    const bool listed = std::find(kNoGradient.begin(), kNoGradient.end(), entry.name) != kNoGradient.end();
+    EXPECT_NE(checked, listed) << entry.name << " must have a differentiable case or be in kNoGradient";
   }
 }
 

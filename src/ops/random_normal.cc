@@ -1,3 +1,5 @@
+// Chunks of the stream of base/philox.h, which has random access; its tests look at the distribution.
+// The cases' oracle draws element by element.
 #include "ops/random_normal.h"
 
 #include <algorithm>

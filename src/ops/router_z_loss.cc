@@ -1,3 +1,5 @@
+// The log-sum-exp of a token is in F, sums over tokens are in float64 per chunk of tokens, then over chunks
+// in order. The gradient computes it again: cheaper than keeping it.
 #include "ops/router_z_loss.h"
 
 #include <algorithm>

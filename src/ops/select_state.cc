@@ -1,3 +1,4 @@
+// A copy or nothing; in the cases that are not applied the candidate must not even be read.
 #include "ops/select_state.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Rows are independent and stay in the first-level cache for their sweeps: maximum, exponentials, sum, scale.
+// The cases' oracle sums plain exponentials and, for the gradient, the whole Jacobian.
 #include "ops/softmax.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// A few hundred numbers: one thread, float64, no chunks. step_decision_test.cc runs several steps in a row,
+// with AdamW behind them.
 #include "ops/step_decision.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Insertion into the k best so far: after the first k columns most are rejected by one comparison.
+// top_k_test.cc has what the cases cannot express: NaN scores.
 #include "ops/top_k.h"
 
 #include <algorithm>

@@ -40,6 +40,7 @@ void GraphCopy::copy_node(NodeId id, ValueId accumulator) {
   }
   to_.set_region(node.region);
   to_.set_phase(node.phase);
+  to_.set_microbatch(node.microbatch);
   const std::vector<ValueId> outputs = to_.add(node.op, std::move(inputs), accumulator);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Value& old = from_.value(node.outputs[i]);

@@ -21,7 +21,7 @@ class GraphCopy {
   // From here on, readers of `old` read `value`.
   void replace(ir::ValueId old, ir::ValueId value) { map_[static_cast<std::size_t>(old)] = value; }
 
-  // Copies one node with its phase and region. All its inputs must be mapped.
+  // Copies one node with its phase, region and microbatch. All its inputs must be mapped.
   // With `accumulator` (a new id) the copy adds into it, whatever the old node did.
   void copy_node(ir::NodeId id, ir::ValueId accumulator = ir::kNoValue);
 

@@ -32,6 +32,7 @@ ir::Graph expand_once(const ir::Graph& graph) {
     }
     builder.set_phase(node.phase);
     builder.set_region(node.region);
+    builder.set_microbatch(node.microbatch);
     const std::vector<ir::ValueId> outputs = node.op->reference(builder, inputs);
     WYCH_CHECK(outputs.size() == node.outputs.size(), "op {} has neither a kernel nor a reference",
                node.op->name());

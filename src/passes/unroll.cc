@@ -106,6 +106,7 @@ class Unroller {
     const auto root = root_to_gradient_.find(id);
     const ValueId accumulator = root == root_to_gradient_.end() ? kNoValue : gradients_[root->second];
     copies_[static_cast<std::size_t>(microbatch)].copy_node(id, accumulator);
+    to_.nodes.back().microbatch = microbatch;
   }
 
   void collect_gradients(i32 microbatch) {

@@ -185,7 +185,7 @@ class Lowering {
 
   // Scratch of every action, workspaces included.
   void place_actions() {
-    workspaces_.assign(graph_.nodes.size(), {});
+    workspaces_.assign(graph_.nodes.size(), Instruction{}.workspace);
     std::vector<std::vector<std::size_t>> buffers_of(actions_.size());
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       const Buffer& buffer = buffers_.all()[i];

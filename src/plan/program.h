@@ -29,7 +29,7 @@ struct Instruction {
   std::vector<Slot> inputs;  // without the accumulator
   std::vector<Slot> outputs;
   bool accumulate = false;
-  Slot workspace;                 // u8[bytes]
+  Slot workspace{ir::Category::kScratch, 0, {DType::kU8, {0}}};  // u8[bytes]
   std::vector<Slot> fresh;        // outputs whose former content is garbage: what poison mode fills before
   std::vector<Slot> released;     // transient buffers nobody reads after this: what poison mode fills behind
   ir::NodeId node = ir::kNoNode;  // in Program::graph

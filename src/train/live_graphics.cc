@@ -13,8 +13,6 @@ namespace wych::train {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-// Loads are decaying sums, which never quite become zero.
-constexpr double kDeadRatio = 0.02;
 // More than any terminal has dots in a row.
 constexpr i64 kMostBuckets = 1024;
 
@@ -29,7 +27,7 @@ std::string repeat(std::string_view text, int count) {
 std::string_view load_glyph(double ratio) {
   constexpr std::array<std::string_view, 8> kEighths = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const int eighths = std::clamp(static_cast<int>(std::lround(std::min(ratio, 2.0) * 4)), 1, 8);
-  return ratio < kDeadRatio ? "×" : kEighths[static_cast<std::size_t>(eighths - 1)];
+  return ratio == 0 ? "×" : kEighths[static_cast<std::size_t>(eighths - 1)];
 }
 
 Style load_style(LoadGrade grade) {
@@ -51,14 +49,15 @@ double distance(double ratio) {
 }
 
 // The load ratios of the cells that `columns` columns have room for.
-std::vector<double> cell_ratios(std::span<const double> loads, std::size_t columns) {
-  const double mean = std::accumulate(loads.begin(), loads.end(), 0.0) / static_cast<double>(loads.size());
+std::vector<double> cell_ratios(std::span<const i64> loads, std::size_t columns) {
+  const double mean = static_cast<double>(std::accumulate(loads.begin(), loads.end(), i64{0})) /
+                      static_cast<double>(loads.size());
   const std::size_t cells = std::min(loads.size(), columns);
   std::vector<double> ratios;
   for (std::size_t cell = 0; cell < cells; ++cell) {
     double shown = 1;
     for (std::size_t i = cell * loads.size() / cells; i < (cell + 1) * loads.size() / cells; ++i) {
-      const double ratio = mean > 0 ? loads[i] / mean : 0;
+      const double ratio = mean > 0 ? static_cast<double>(loads[i]) / mean : 0;
       shown = distance(ratio) >= distance(shown) ? ratio : shown;
     }
     ratios.push_back(shown);
@@ -127,14 +126,14 @@ void add_progress_bar(StyledLine& line, int columns, double fraction) {
 }
 
 LoadGrade load_grade(double ratio) {
-  if (ratio < kDeadRatio) {
+  if (ratio == 0) {
     return LoadGrade::kDead;
   }
   const double away = distance(ratio);
   return away <= std::log(1.5) ? LoadGrade::kNear : away <= std::log(2.5) ? LoadGrade::kOff : LoadGrade::kFar;
 }
 
-void add_expert_loads(StyledLine& line, int columns, std::span<const double> loads) {
+void add_expert_loads(StyledLine& line, int columns, std::span<const i64> loads) {
   WYCH_CHECK(!loads.empty(), "a layer without experts");
   const std::vector<double> ratios = cell_ratios(loads, static_cast<std::size_t>(std::max(columns, 1)));
   const bool is_wide = static_cast<int>(ratios.size()) * 3 <= columns;

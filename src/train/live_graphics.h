@@ -19,10 +19,10 @@ enum class LoadGrade { kDead, kFar, kOff, kNear };
 // `ratio` is load / mean load, >= 0.
 LoadGrade load_grade(double ratio);
 
-// One cell per expert, at half height when its load is the mean; cells are green near the mean, then yellow,
-// then red. A dead expert is a cross. Where the experts outnumber the columns, a cell stands for neighbours
-// and shows the one that is furthest from the mean. Uses at most `columns` columns.
-void add_expert_loads(StyledLine& line, int columns, std::span<const double> loads);
+// One cell per expert, at half height when its load (routes of a step) is the mean; cells are green near the
+// mean, then yellow, then red. A dead expert is a cross. Where the experts outnumber the columns, a cell
+// stands for neighbours and shows the one that is furthest from the mean. Uses at most `columns` columns.
+void add_expert_loads(StyledLine& line, int columns, std::span<const i64> loads);
 
 // The losses of a run in bounded memory: means over equal stretches of its steps.
 class LossHistory {

@@ -10,7 +10,7 @@
 namespace wych::train {
 namespace {
 
-std::string loads_text(std::vector<double> loads, int columns, bool color = false) {
+std::string loads_text(std::vector<i64> loads, int columns, bool color = false) {
   StyledLine line(200, color);
   add_expert_loads(line, columns, loads);
   return line.text();

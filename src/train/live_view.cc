@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "train/printable.h"
+#include "train/run_folder.h"
 #include "train/run_text.h"
 
 namespace wych::train {
@@ -24,9 +24,8 @@ constexpr int kMargin = 2;
 constexpr int kPlotLabelColumns = 9;
 constexpr int kExpertLabelColumns = 14;  // margin included
 constexpr int kExpertNumberColumns = 11;
-// Weights of the past: losses over about twenty steps, loads over about ten.
+// Weight of the past: the loss is shown over about twenty steps.
 constexpr double kLossDecay = 0.95;
-constexpr double kLoadDecay = 0.9;
 
 // Begin: one screen update (terminals that do not know the mode ignore it), cursor hidden, no wrapping.
 constexpr std::string_view kBeginFrame = "\x1b[?2026h\x1b[?25l\x1b[?7l";
@@ -85,7 +84,6 @@ void LiveView::header(const RunHeader& header) {
 void LiveView::step(const StepReport& report) {
   report_ = report;
   follow_loss(report);
-  follow_loads(report);
   const auto now = std::chrono::steady_clock::now();
   if (now - last_frame_ >= kFrameTime) {
     print_above({});
@@ -107,18 +105,6 @@ void LiveView::follow_loss(const StepReport& report) {
       loss_.change = loss_.value() - loss_.at_interval;
     }
     loss_.at_interval = loss_.value();
-  }
-}
-
-void LiveView::follow_loads(const StepReport& report) {
-  loads_.resize(report.expert_counts.size());
-  for (std::size_t layer = 0; layer < loads_.size(); ++layer) {
-    const std::vector<i64>& counts = report.expert_counts[layer];
-    loads_[layer].resize(counts.size(), 0.0);
-    for (std::size_t expert = 0; expert < counts.size(); ++expert) {
-      double& load = loads_[layer][expert];
-      load = kLoadDecay * load + static_cast<double>(counts[expert]);
-    }
   }
 }
 
@@ -212,7 +198,8 @@ std::vector<StyledLine> LiveView::status_area() const {
   append(number_lines());
   // The cursor needs a row below the area, and a row of events should stay in sight.
   const int room = size_.rows - 2 - static_cast<int>(area.size());
-  const bool has_room_for_plot = room >= kPlotRows + std::min(static_cast<int>(loads_.size()), kPlotRows);
+  const bool has_room_for_plot =
+      room >= kPlotRows + std::min(static_cast<int>(report_->expert_counts.size()), kPlotRows);
   if (has_room_for_plot) {
     append(plot_lines());
   }
@@ -255,7 +242,7 @@ std::vector<StyledLine> LiveView::number_lines() const {
   flow.add("tokens/s", grouped_digits(std::llround(report_->tokens_per_second)));
   flow.add("lr", fmt::format("{:.2e}", report_->learning_rate));
   flow.add("grad norm", fmt::format("{:.3f}", report_->grad_norm));
-  if (!loads_.empty()) {
+  if (!report_->expert_counts.empty()) {
     flow.add("imbalance", fmt::format("{:.2f}", report_->imbalance));
   }
   if (report_->epoch > 1) {
@@ -286,23 +273,19 @@ std::vector<StyledLine> LiveView::plot_lines() const {
 
 // At most `most` lines: a layer each, the last one saying how many are left out.
 std::vector<StyledLine> LiveView::expert_lines(int most) const {
-  const int num_layers = static_cast<int>(loads_.size());
+  const int num_layers = static_cast<int>(report_->expert_counts.size());
   if (most < 1 || num_layers == 0) {
     return {};
   }
   const int shown = num_layers <= most ? num_layers : most - 1;
   std::vector<StyledLine> lines;
   for (int layer = 0; layer < shown; ++layer) {
-    const std::vector<double>& loads = loads_[static_cast<std::size_t>(layer)];
+    const std::vector<i64>& counts = report_->expert_counts[static_cast<std::size_t>(layer)];
     StyledLine row = line();
     row.pad_to(kMargin).add(fmt::format("{:<7} {:>3}", layer == 0 ? "experts" : "", layer), Style::kDim);
     row.pad_to(kExpertLabelColumns);
-    add_expert_loads(row, std::max(1, row.room() - kExpertNumberColumns), loads);
-    const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
-    const double most_loaded = *std::max_element(loads.begin(), loads.end());
-    row.add(
-        fmt::format("  max {:.2f}", sum > 0 ? most_loaded * static_cast<double>(loads.size()) / sum : 0.0),
-        Style::kDim);
+    add_expert_loads(row, std::max(1, row.room() - kExpertNumberColumns), counts);
+    row.add(fmt::format("  max {:.2f}", load_imbalance(counts)), Style::kDim);
     lines.push_back(row);
   }
   if (shown < num_layers) {

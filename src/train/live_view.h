@@ -43,7 +43,6 @@ class LiveView final : public RunView {
   [[nodiscard]] Size size() const;
   [[nodiscard]] StyledLine line() const { return {size_.columns, terminal_.color}; }
   void follow_loss(const StepReport& report);
-  void follow_loads(const StepReport& report);
 
   // Prints lines above the status area and draws the area anew.
   void print_above(const std::vector<StyledLine>& lines);
@@ -71,7 +70,6 @@ class LiveView final : public RunView {
   std::optional<StepReport> report_;
   SmoothLoss loss_;
   std::optional<LossHistory> history_;
-  std::vector<std::vector<double>> loads_;  // per MoE layer, decaying sums of expert_counts
 };
 
 }  // namespace wych::train
