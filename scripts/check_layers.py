@@ -82,7 +82,7 @@ def check_sources():
 
 def check_cmake():
     for number, line in enumerate((ROOT / "CMakeLists.txt").read_text().splitlines(), 1):
-        if match := re.match(r"wych_folder\((\w+)\s+DEPENDS\s+([a-z ]+)", line):
+        if match := re.match(r"wych_folder\((\w+)\s+(?:COLD\s+)?DEPENDS\s+([a-z ]+)", line):
             for target in sorted(set(match[2].split()) - allowed_for(match[1])):
                 yield f"CMakeLists.txt:{number}: {match[1]} may not link {target}"
 

@@ -187,7 +187,9 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_data_prepare(*data, options.data_prepare));
   entries.push_back(add_data_inspect(*data, options.data_inspect));
   entries.push_back(add_profile(app, options.profile));
+  data->group("Commands");
   for (const Entry& entry : entries) {
+    entry.app->group("Commands");
     if (entry.config != nullptr) {
       entry.app->allow_extras();
     }
@@ -271,7 +273,6 @@ Expected<std::variant<Command, Answer>> parse_command_line(int argc, const char*
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app.get_formatter()->label("Subcommands", "Commands");
   app.get_formatter()->label("REQUIRED", "");
   app.footer(kExitCodes);
   Options options;

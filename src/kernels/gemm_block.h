@@ -4,8 +4,7 @@
 //
 // B is copied in panels of kGemmDepth x kPanelColumns<V> that stay in the first-level cache; a micro-kernel
 // with kMaxRows x kMaxVectors accumulators walks down a panel for every strip of kMaxRows rows of A. A is
-// read where it lies unless it is transposed. Every element of C is summed as gemm.h says, whatever the
-// blocks.
+// read where it lies. Every element of C is summed as gemm.h says, whatever the blocks.
 #pragma once
 
 #include <algorithm>

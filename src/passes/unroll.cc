@@ -36,7 +36,6 @@ class Unroller {
   Graph run(std::span<const MicrobatchAction> actions) {
     map_sources();
     for (const MicrobatchAction& action : actions) {
-      builder_.set_microbatch(action.microbatch);
       for (NodeId id = 0; id < static_cast<NodeId>(from_.nodes.size()); ++id) {
         if ((from_.node(id).phase != ir::Phase::kForward) == action.backward) {
           copy_node(id, action.microbatch);
@@ -114,6 +113,7 @@ class Unroller {
       ValueId gradient = copies_[static_cast<std::size_t>(microbatch)].of(from_.gradients[i].gradient);
       if (gradients_[i] != kNoValue && has_root_[i] == 0) {
         builder_.set_phase(ir::Phase::kBackward);
+        builder_.set_microbatch(microbatch);
         gradient = ir::add(builder_, gradients_[i], gradient);
       }
       gradients_[i] = gradient;
