@@ -1,3 +1,4 @@
+// The end of the line for failed checks.
 #include "base/check.h"
 
 #include <cstdio>

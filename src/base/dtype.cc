@@ -1,3 +1,4 @@
+// The table of scalar types; order follows the enum.
 #include "base/dtype.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Errors as text.
 #include "base/expected.h"
 
 namespace wych {
@@ -8,7 +9,8 @@ std::string Error::text() const {
     out += "; " + hint;
   }
   for (const Error& next : more) {
-    out += "\n" + next.text();
+    out += '\n';
+    out += next.text();
   }
   return out;
 }

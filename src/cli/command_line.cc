@@ -98,7 +98,7 @@ Entry add_generate(CLI::App& app, GenerateOptions& options) {
       ->check(CLI::PositiveNumber);
   command->add_option("--temperature", options.temperature, "0: always the most likely token")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 100.0));
   command->add_option("--seed", options.seed, "the same seed gives the same text")->capture_default_str();
   command->footer(R"(Examples:
   wych generate --model runs/laptop --prompt "In the beginning"

@@ -67,11 +67,12 @@ Expected<void> inspect_checkpoint(const std::string& dir, bool verify) {
   return {};
 }
 
-Expected<std::vector<std::string>> safetensors_files(const std::string& dir) {
+// The files that hold weights: model.safetensors or model-0000i-of-0000n.safetensors.
+Expected<std::vector<std::string>> weight_files(const std::string& dir) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    if (entry.path().extension() == ".safetensors") {
+    if (entry.path().extension() == ".safetensors" && entry.path().stem().string().starts_with("model")) {
       paths.push_back(entry.path().string());
     }
   }
@@ -90,7 +91,7 @@ Expected<void> inspect_hugging_face(const std::string& dir, bool verify) {
                  .hint = "leave it out",
                  .more = {}};
   }
-  WYCH_TRY(const std::vector<std::string> paths, safetensors_files(dir));
+  WYCH_TRY(const std::vector<std::string> paths, weight_files(dir));
   std::vector<TensorRow> rows;
   for (const std::string& path : paths) {
     WYCH_TRY(const io::SafetensorsFile file, io::SafetensorsFile::open(path, ErrorKind::kData));

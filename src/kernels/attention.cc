@@ -1,3 +1,5 @@
+// The blocks of kernels/attention.h: scores and gradients of 64 queries x 128 keys on the stack, every
+// product a gemm_serial straight on the columns of qkv and its gradient.
 #include "kernels/attention.h"
 
 #include <algorithm>

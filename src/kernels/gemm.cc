@@ -1,3 +1,4 @@
+// Cuts a product into tiles for the pool and picks the kernels of this processor; gemm_block.h multiplies.
 #include "kernels/gemm.h"
 
 #include <algorithm>
@@ -19,21 +20,25 @@ struct Tile {
   i64 columns;
 };
 
-// The part of C that one thread computes at a time: large enough to pay for packing, small enough to share a
-// small product among 16 threads. Cutting C changes no bit.
+// The part of C that one thread computes at a time: tall enough to pay for packing B, small enough to share a
+// small product among 8 threads, equal parts as far as possible. Cutting C changes no bit.
 Tile tile_of(i64 m, i64 n, i64 k) {
-  constexpr i64 kWantedTiles = 16;
-  constexpr i64 kSmallestTile = i64{1} << 18;  // multiply-adds: several microseconds
-  Tile tile{192, 128};
+  constexpr i64 kWantedTiles = 8;
+  constexpr double kSmallestTile = 1 << 18;  // multiply-adds: several microseconds
+  i64 row_tiles = std::max<i64>(1, ceil_div(m, 256));
+  i64 column_tiles = std::max<i64>(1, ceil_div(n, 128));
+  const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const auto is_coarse = [&] {
-    return ceil_div(m, tile.rows) * ceil_div(n, tile.columns) < kWantedTiles &&
-           std::min(m, tile.rows) * std::min(n, tile.columns) * k >= 2 * kSmallestTile;
+    const i64 tiles = row_tiles * column_tiles;
+    return tiles < kWantedTiles && work >= 2 * kSmallestTile * static_cast<double>(tiles);
   };
-  tile.columns = is_coarse() ? 64 : tile.columns;
-  while (tile.rows > 48 && is_coarse()) {
-    tile.rows /= 2;
+  column_tiles = is_coarse() ? std::max<i64>(1, ceil_div(n, 64)) : column_tiles;
+  while (is_coarse() && m > 64 * row_tiles) {
+    ++row_tiles;
   }
-  return tile;
+  // Whole strips and panels of the kernels.
+  return {std::max<i64>(6, round_up(ceil_div(m, row_tiles), 6)),
+          std::max<i64>(64, round_up(ceil_div(n, column_tiles), 64))};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "train/checkpointing.h"
 #include "train/generate.h"
 #include "train/learning_rate.h"
+#include "train/report.h"
 #include "train/run_folder.h"
 
 namespace wych::train {
@@ -77,7 +78,17 @@ class TrainingRun {
         pool_(static_cast<int>(config.run.threads)),
         schedule_(LearningRateSchedule::from(config)) {}
 
+  // However the run ends, once there is a run folder there is a report.
   Expected<RunEnd> run() {
+    Expected<RunEnd> end = train();
+    if (folder_) {
+      report();
+    }
+    return end;
+  }
+
+ private:
+  Expected<RunEnd> train() {
     WYCH_TRY(const std::optional<std::string> resume, RunFolder::find_resume(config_));
     WYCH_TRY_VOID(prepare(resume));
     show_header();
@@ -92,7 +103,6 @@ class TrainingRun {
     return finish();
   }
 
- private:
   [[nodiscard]] i64 last_step() const {
     return config_.run.hard_stop > 0 ? std::min(config_.run.hard_stop, schedule_.total) : schedule_.total;
   }
@@ -356,6 +366,13 @@ class TrainingRun {
     WYCH_TRY_VOID(evaluate_finally());
     WYCH_TRY_VOID(folder_->write_event(progress_.step, "end"));
     return RunEnd::kFinished;
+  }
+
+  // A report that cannot be written does not change how the run ended.
+  void report() {
+    if (const Expected<void> written = write_report(config_.run.dir); !written) {
+      say("no report: " + written.error().text());
+    }
   }
 
   void say(const std::string& text) {

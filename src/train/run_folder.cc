@@ -56,7 +56,7 @@ Expected<void> create_folder(const std::string& dir) {
   return {};
 }
 
-void add_load(io::JsonObject& metrics, std::size_t block, const std::vector<i64>& counts) {
+void add_load(std::vector<io::Scalar>& scalars, std::size_t block, const std::vector<i64>& counts) {
   const double mean = static_cast<double>(std::accumulate(counts.begin(), counts.end(), i64{0})) /
                       static_cast<double>(counts.size());
   double variance = 0;
@@ -67,12 +67,12 @@ void add_load(io::JsonObject& metrics, std::size_t block, const std::vector<i64>
     const double share = static_cast<double>(count) / (mean * static_cast<double>(counts.size()));
     entropy -= share > 0 ? share * std::log(share) : 0;
   }
-  metrics.add(fmt::format("train/block {}/load imbalance", block), load_imbalance(counts));
-  metrics.add(fmt::format("moe/block {}/load cv", block), mean > 0 ? std::sqrt(variance) / mean : 0.0);
-  metrics.add(fmt::format("moe/block {}/load entropy", block), entropy);
-  metrics.add(fmt::format("moe/block {}/dead experts", block),
-              static_cast<i64>(std::count(counts.begin(), counts.end(), 0)));
-  metrics.add_raw(fmt::format("moe/block {}/assigned tokens", block), io::json_list(counts));
+  scalars.emplace_back(fmt::format("train/block {}/load imbalance", block), load_imbalance(counts));
+  scalars.emplace_back(fmt::format("moe/block {}/load cv", block),
+                       mean > 0 ? std::sqrt(variance) / mean : 0.0);
+  scalars.emplace_back(fmt::format("moe/block {}/load entropy", block), entropy);
+  scalars.emplace_back(fmt::format("moe/block {}/dead experts", block),
+                       static_cast<double>(std::count(counts.begin(), counts.end(), 0)));
 }
 
 }  // namespace
@@ -116,7 +116,9 @@ Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& confi
   }
   WYCH_TRY(io::MetricsWriter metrics, io::MetricsWriter::open(dir, resumed_step));
   WYCH_TRY(io::EventsWriter events, io::EventsWriter::open(dir));
-  std::unique_ptr<RunFolder> folder(new RunFolder(std::move(metrics), std::move(events)));
+  WYCH_TRY(io::TensorBoardWriter tensorboard, io::TensorBoardWriter::create(dir, resumed_step));
+  std::unique_ptr<RunFolder> folder(
+      new RunFolder(std::move(metrics), std::move(events), std::move(tensorboard)));
   WYCH_TRY_VOID(folder->log_.open_file(dir + "/run.log"));
   return folder;
 }
@@ -127,42 +129,56 @@ Expected<void> RunFolder::write_step(const config::Config& config, i64 step, i64
   const auto num_moe = static_cast<double>(result.expert_counts.size());
   const bool joint = router.balance_loss.scope == config::BalanceScope::kHfJoint;
   const double tokens_per_second = static_cast<double>(config::batch_tokens(config)) / seconds;
-  io::JsonObject metrics;
-  metrics.add("train/CE loss", result.ce).add("train/PPL", std::exp(result.ce));
+  std::vector<io::Scalar> scalars = {{"train/CE loss", result.ce}, {"train/PPL", std::exp(result.ce)}};
   if (config.model.z_loss_weight > 0) {
-    metrics.add("train/Z loss", config.model.z_loss_weight * result.z).add("train/Z loss unscaled", result.z);
+    scalars.emplace_back("train/Z loss", config.model.z_loss_weight * result.z);
+    scalars.emplace_back("train/Z loss unscaled", result.z);
   }
   if (router.balance_loss.weight > 0 && num_moe > 0) {
-    metrics
-        .add("train/load balancing loss",
-             router.balance_loss.weight * result.balance * (joint ? 1.0 : num_moe))
-        .add("train/load balancing loss unscaled", result.balance);
+    scalars.emplace_back("train/load balancing loss",
+                         router.balance_loss.weight * result.balance * (joint ? 1.0 : num_moe));
+    scalars.emplace_back("train/load balancing loss unscaled", result.balance);
   }
   if (router.z_loss_weight > 0 && num_moe > 0) {
-    metrics.add("train/router Z loss", router.z_loss_weight * result.router_z * num_moe)
-        .add("train/router Z loss unscaled", result.router_z);
+    scalars.emplace_back("train/router Z loss", router.z_loss_weight * result.router_z * num_moe);
+    scalars.emplace_back("train/router Z loss unscaled", result.router_z);
   }
-  metrics.add("optim/total grad norm", result.grad_norm)
-      .add("optim/LR (group 0)", result.learning_rate)
-      .add("optim/step skipped", result.applied ? 0 : 1)
-      .add("throughput/device/TPS", tokens_per_second)
-      .add("throughput/total tokens", tokens);
+  scalars.emplace_back("optim/total grad norm", result.grad_norm);
+  scalars.emplace_back("optim/LR (group 0)", result.learning_rate);
+  scalars.emplace_back("optim/step skipped", result.applied ? 0 : 1);
+  scalars.emplace_back("throughput/device/TPS", tokens_per_second);
+  scalars.emplace_back("throughput/total tokens", static_cast<double>(tokens));
+  std::vector<JsonMember> arrays;
   std::size_t layer = 0;
   for (i64 block = 0; block < config.model.n_layers; ++block) {
     if (!config.model.is_dense_layer(block)) {
-      add_load(metrics, static_cast<std::size_t>(block), result.expert_counts[layer++]);
+      const std::vector<i64>& counts = result.expert_counts[layer++];
+      add_load(scalars, static_cast<std::size_t>(block), counts);
+      arrays.emplace_back(fmt::format("moe/block {}/assigned tokens", block), io::json_list(counts));
     }
   }
-  return metrics_.write(step, metrics);
+  return write_metrics(step, scalars, arrays);
 }
 
 Expected<void> RunFolder::write_evaluation(i64 step, double ce, double bits_per_byte) {
-  io::JsonObject metrics;
-  metrics.add("eval/lm/valid/CE loss", ce).add("eval/lm/valid/PPL", std::exp(ce));
+  std::vector<io::Scalar> scalars = {{"eval/lm/valid/CE loss", ce}, {"eval/lm/valid/PPL", std::exp(ce)}};
   if (bits_per_byte > 0) {
-    metrics.add("eval/lm/valid/BPB", bits_per_byte);
+    scalars.emplace_back("eval/lm/valid/BPB", bits_per_byte);
   }
-  return metrics_.write(step, metrics);
+  return write_metrics(step, scalars, {});
+}
+
+Expected<void> RunFolder::write_metrics(i64 step, std::span<const io::Scalar> scalars,
+                                        std::span<const JsonMember> arrays) {
+  io::JsonObject line;
+  for (const auto& [name, value] : scalars) {
+    line.add(name, value);
+  }
+  for (const auto& [name, json] : arrays) {
+    line.add_raw(name, json);
+  }
+  WYCH_TRY_VOID(metrics_.write(step, line));
+  return tensorboard_.write(step, scalars);
 }
 
 Expected<void> RunFolder::write_event(i64 step, std::string_view kind, const io::JsonObject& details) {

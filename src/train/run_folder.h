@@ -1,15 +1,18 @@
-// The folder of a run: config.toml, env.json, plan.json, metrics.jsonl, events.jsonl, run.log and the
-// tokenizer. Checkpoints are in checkpointing.h.
+// The folder of a run: config.toml, env.json, plan.json, metrics.jsonl and the same numbers as TensorBoard
+// events, events.jsonl, run.log and the tokenizer. Checkpoints are in checkpointing.h, the reader for people
+// in report.h.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/expected.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "io/metrics.h"
+#include "io/tensorboard.h"
 #include "train/engine.h"
 
 namespace wych::train {
@@ -25,7 +28,8 @@ class RunFolder {
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
                                                    i64 resumed_step);
 
-  // Appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts.
+  // Appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts. The scalars among
+  // them go to TensorBoard too.
   Expected<void> write_step(const config::Config& config, i64 step, i64 tokens, const StepResult& result,
                             double seconds);
   Expected<void> write_evaluation(i64 step, double ce, double bits_per_byte);
@@ -33,10 +37,18 @@ class RunFolder {
   Log& log() { return log_; }
 
  private:
-  RunFolder(io::MetricsWriter metrics, io::EventsWriter events)
-      : metrics_(std::move(metrics)), events_(std::move(events)), log_(-1) {}
+  RunFolder(io::MetricsWriter metrics, io::EventsWriter events, io::TensorBoardWriter tensorboard)
+      : metrics_(std::move(metrics)),
+        events_(std::move(events)),
+        tensorboard_(std::move(tensorboard)),
+        log_(-1) {}
+  using JsonMember = std::pair<std::string, std::string>;  // name, JSON text
+  Expected<void> write_metrics(i64 step, std::span<const io::Scalar> scalars,
+                               std::span<const JsonMember> arrays);
+
   io::MetricsWriter metrics_;
   io::EventsWriter events_;
+  io::TensorBoardWriter tensorboard_;
   Log log_;
 };
 
