@@ -1,6 +1,6 @@
 // The documentation against the code: lines of the program that life-of-a-step.md quotes, the reference of
-// configuration keys, tables of memory, ops, presets and layers, and links. A page that must change is
-// written in its new form to the tests' temporary folder, with the command that takes it over.
+// configuration keys, tables of memory, ops, presets and layers, and links. For quotes and keys a failing
+// test writes the page's new form to the tests' temporary folder and prints the command that takes it over.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -157,8 +157,7 @@ class Unroller {
 
 }  // namespace
 
-Graph unroll(const Graph& microbatch, i32 num_microbatches,
-                       std::span<const MicrobatchAction> actions) {
+Graph unroll(const Graph& microbatch, i32 num_microbatches, std::span<const MicrobatchAction> actions) {
   std::vector<int> seen(static_cast<std::size_t>(2 * num_microbatches), 0);
   for (const MicrobatchAction& action : actions) {
     WYCH_CHECK(action.microbatch >= 0 && action.microbatch < num_microbatches, "no microbatch {}",

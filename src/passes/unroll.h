@@ -19,6 +19,6 @@ struct MicrobatchAction {
 // denominator, or a count): the step's outputs are their sums in order of microbatches, under the same name;
 // a loss `ce` becomes output "loss.ce". The step also outputs "targets", the denominator. Paths: ir/paths.h.
 ir::Graph unroll(const ir::Graph& microbatch, i32 num_microbatches,
-                           std::span<const MicrobatchAction> actions);
+                 std::span<const MicrobatchAction> actions);
 
 }  // namespace wych::passes

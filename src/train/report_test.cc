@@ -69,7 +69,9 @@ class Report : public testing::Test {
  protected:
   void SetUp() override {
     const config::Loaded loaded =
-        config::load("preset:laptop", std::vector<std::string>{"--run.name=<b>a & b</b>"}, {}).value();
+        config::load("preset:laptop", std::vector<std::string>{"--run.name=<b>a & b</b>"},
+                     {.purpose = config::Purpose::kPlan})
+            .value();
     io::write_bytes(run_ / "config.toml", config::to_toml(loaded.config));
     io::write_bytes(run_ / "plan.json",
                     R"({"bytes":{"weights":1048576,"scratch":2048},"total_bytes":1050624,)"
