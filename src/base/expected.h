@@ -54,13 +54,14 @@ class [[nodiscard]] Expected {
     require();
     return *std::get_if<0>(&state_);
   }
-  [[nodiscard]] T&& value() && {
+  // By value: the result of a call is often a temporary that dies at the end of the line.
+  [[nodiscard]] T value() && {
     require();
     return std::move(*std::get_if<0>(&state_));
   }
   [[nodiscard]] T& operator*() & { return value(); }
   [[nodiscard]] const T& operator*() const& { return value(); }
-  [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+  [[nodiscard]] T operator*() && { return std::move(*this).value(); }
   [[nodiscard]] T* operator->() { return &value(); }
   [[nodiscard]] const T* operator->() const { return &value(); }
 

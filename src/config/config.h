@@ -124,8 +124,6 @@ struct ModelConfig {
 
 struct DataConfig {
   std::string dir;
-  std::vector<std::string> train;
-  std::vector<std::string> valid;
   i64 batch_sequences = 0;       // global batch; set from batch_tokens by load()
   i64 batch_tokens = 0;          // 0: unset
   i64 microbatch_sequences = 0;  // per data rank; 0: the rank's whole share

@@ -264,24 +264,6 @@ class Applier {
     return true;
   }
 
-  bool store(std::vector<std::string>* slot, const Field&, const Assignment& assignment) {
-    const auto* values = std::get_if<std::vector<TomlValue>>(&assignment.value.data);
-    if (values == nullptr) {
-      return false;
-    }
-    std::vector<std::string> result;
-    for (const TomlValue& element : *values) {
-      const auto* value = std::get_if<std::string>(&element.data);
-      if (value == nullptr) {
-        fail(assignment, fmt::format("holds {}, expected strings", element.describe()));
-        return true;
-      }
-      result.push_back(*value);
-    }
-    *slot = std::move(result);
-    return true;
-  }
-
   bool store(const Choice& slot, const Field& field, const Assignment& assignment) {
     const std::string* value = text(assignment);
     if (value == nullptr) {

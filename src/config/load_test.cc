@@ -80,8 +80,8 @@ TEST_F(Load, PrintedConfigLoadsToAnEqualOne) {
       load_with(write("a.toml", kRunnable),
                 {"--log.sample_prompt=\"a \\\"quoted\\\"\\n\\u0007 line\"", "--optimizer.eps=1e-300",
                  "--optimizer.lr=0.1", "--model.dense_layers=[1, 3]", "--model.dense_hidden=64",
-                 "--data.train=[\"x y\", \"b\"]", "--data.batch_tokens=2048",
-                 "--model.attention.window_pattern=[4, 0]", "--optimizer.skip_step.enabled=true"});
+                 "--data.batch_tokens=2048", "--model.attention.window_pattern=[4, 0]",
+                 "--optimizer.skip_step.enabled=true"});
   ASSERT_TRUE(loaded.has_value()) << loaded.error().text();
   EXPECT_EQ(loaded->config.data.batch_sequences, 16);
   const std::string text = to_toml(loaded->config, &loaded->origins);
@@ -125,7 +125,6 @@ TEST_F(Load, RefusesWrongTypesByKey) {
   expect_contains(errors(path, {"--model.dense_layers=1"}),
                   "found the integer 1, expected a list of integers");
   expect_contains(errors(path, {"--model.dense_layers=[1, true]"}), "holds true, expected integers");
-  expect_contains(errors(path, {"--data.train=a"}), "found the string \"a\", expected a list of strings");
   expect_contains(errors(path, {"--model=3"}), "found the integer 3, but this is a section");
   expect_contains(errors(path, {"--run.seed={a = 1}"}), "found a table, expected an integer");
   expect_contains(errors(path, {"--model.moe={top_k = 3, topk = 3}"}), "model.moe.topk: unknown key");

@@ -72,7 +72,6 @@ std::string Field::type() const {
                  [](i64*) { return std::string("integer"); }, [](double*) { return std::string("number"); },
                  [](std::string*) { return std::string("string"); },
                  [](std::vector<i64>*) { return std::string("list of integers"); },
-                 [](std::vector<std::string>*) { return std::string("list of strings"); },
                  [](const Choice& choice) {
                    std::string out = "one of";
                    for (const std::string_view option : choice.names) {
@@ -90,13 +89,6 @@ std::string Field::value_as_toml() const {
                  [](double* value) { return float_literal(*value); },
                  [](std::string* value) { return quote(*value); },
                  [](std::vector<i64>* value) { return fmt::format("[{}]", fmt::join(*value, ", ")); },
-                 [](std::vector<std::string>* value) {
-                   std::vector<std::string> quoted;
-                   for (const std::string& text : *value) {
-                     quoted.push_back(quote(text));
-                   }
-                   return fmt::format("[{}]", fmt::join(quoted, ", "));
-                 },
                  [](const Choice& choice) { return quote(choice.names[choice.get()]); }},
       slot);
 }

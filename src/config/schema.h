@@ -24,8 +24,7 @@ struct Choice {
 };
 
 // The member a field stands for; pointers into the Config given to fields().
-using Slot =
-    std::variant<bool*, i64*, double*, std::string*, std::vector<i64>*, std::vector<std::string>*, Choice>;
+using Slot = std::variant<bool*, i64*, double*, std::string*, std::vector<i64>*, Choice>;
 
 // The values a number (or each number of a list) may have. Bounds are inclusive unless `open`.
 struct Range {

@@ -103,10 +103,9 @@ void add_run(Table& table, RunConfig& run) {
             "Stops after this many steps and leaves the schedules as they are; 0: off.");
   table.choice("device", run.device, kDevices, "`auto` takes a GPU if one is visible.");
   table.add("threads", run.threads, kNotNegative, "Threads of the CPU's kernels; 0: one per core.");
-  table.add(
-      "resume", run.resume,
-      "`auto`: go on from the run folder's latest checkpoint if there is one; `never`: start anew; else the "
-      "checkpoint or run folder to start from.");
+  table.add("resume", run.resume,
+            "`auto`: go on from the run folder's latest checkpoint if there is one; `never`: start anew, "
+            "in a folder without checkpoints; else the checkpoint or run folder to start from.");
 }
 
 void add_model(Table& table, ModelConfig& model) {
@@ -180,8 +179,6 @@ void add_moe(Table& table, MoeConfig& moe) {
 void add_data(Table& table, DataConfig& data) {
   table.section("data");
   table.add("dir", data.dir, "Folder with `dataset.json`.");
-  table.add("train", data.train, "Training token files instead of the folder's.");
-  table.add("valid", data.valid, "Validation token files instead of the folder's.");
   table.add("batch_sequences", data.batch_sequences, kNotNegative, "Sequences of a step, over all ranks.");
   table.add("batch_tokens", data.batch_tokens, kTokens, "The same in tokens.");
   table.add("microbatch_sequences", data.microbatch_sequences, kNotNegative,

@@ -61,8 +61,8 @@ TEST(Schema, EveryMemberHasAKey) {
   EXPECT_EQ(count["model.moe.router"], 3);
   [[maybe_unused]] const auto& [b1, b2] = balance;
   EXPECT_EQ(count["model.moe.router.balance_loss"], 2);
-  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7, d8] = config.data;
-  EXPECT_EQ(count["data"], 8);
+  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6] = config.data;
+  EXPECT_EQ(count["data"], 6);
   [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, skip] =
       config.optimizer;
   EXPECT_EQ(count["optimizer"], 13);

@@ -95,8 +95,8 @@ void check_length(const Config& config, Purpose purpose, Rules& rules) {
   if (purpose == Purpose::kPlan) {
     return;
   }
-  rules.require(!data.dir.empty() || !data.train.empty(), {"data.dir", "data.train"},
-                "must be given, or data.train", "prepare a folder with `wych data prepare`");
+  rules.require(!data.dir.empty(), {"data.dir"}, "must be given",
+                "prepare a folder with `wych data prepare`");
   rules.require(config.run.max_steps > 0 || config.run.max_tokens > 0, {"run.max_steps", "run.max_tokens"},
                 "must be given, or run.max_tokens");
   rules.require(!config.run.resume.empty(), {"run.resume"}, "is empty, expected auto, never or a folder");
@@ -179,6 +179,11 @@ void check_mesh(const Config& config, i64 world, Rules& rules) {
                 {"model.moe.router.balance_loss.scope", "data.microbatch_sequences", "data.batch_sequences"},
                 "\"global_exact\" needs the whole batch in one microbatch",
                 "set data.microbatch_sequences = 0, or the scope \"global\" or \"sequence\"");
+  rules.require(scope != BalanceScope::kHfJoint || !batch_fits || microbatch == 0 ||
+                    config.data.batch_sequences == data_ranks * microbatch,
+                {"model.moe.router.balance_loss.scope", "data.microbatch_sequences", "data.batch_sequences"},
+                "\"hf_joint\" is a product of means over the whole batch and needs it in one microbatch",
+                "set data.microbatch_sequences = 0, or the scope \"sequence\"");
   rules.require(scope != BalanceScope::kHfJoint || parallel.pp == 1,
                 {"model.moe.router.balance_loss.scope", "parallel.pp"},
                 "\"hf_joint\" joins all layers and so needs parallel.pp = 1");

@@ -223,6 +223,9 @@ void add_router_losses(Builder& builder, const Transformer& transformer, const c
   for (const Transformer::MoeLayer& layer : transformer.moe_layers()) {
     routings.push_back(layer.routing);
     builder.output(layer.block + ".counts", layer.counts);
+    if (router.balance_loss.scope == config::BalanceScope::kGlobal) {
+      builder.output(layer.block + ".mean_probs", mean_probabilities(builder, layer.routing, batch));
+    }
     if (router.balance_loss.weight > 0 && !joint) {
       builder.loss(layer.block + ".balance", balance_loss(builder, layer.routing, layer.block, moe, batch),
                    router.balance_loss.weight);

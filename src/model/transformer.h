@@ -16,8 +16,8 @@ struct BuildOptions {
 
 // One microbatch's forward (inputs: ir/paths.h) with its losses: "ce", "z", and per MoE layer
 // "blocks.N.balance", "blocks.N.router_z" (or one "balance" for hf_joint), each the microbatch's share of the
-// batch's. Outputs "blocks.N.counts" i32[E], the routes to each expert. Error: a shape that does not fit,
-// naming the node.
+// batch's. Outputs "blocks.N.counts" i32[E], the routes to each expert, and for the balance loss of scope
+// global "blocks.N.mean_probs" F[E]. Error: a shape that does not fit, naming the node.
 Expected<ir::Graph> build_training(const config::ModelConfig& model, const BatchShape& batch,
                                    const BuildOptions& options);
 

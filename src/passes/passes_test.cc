@@ -69,13 +69,13 @@ void set_weights(const Graph& graph, ir::Interpreter& interpreter) {
   }
 }
 
-struct Run {
+struct MicrobatchResult {
   std::vector<std::vector<double>> gradients;  // in order of Graph::gradients
   double ce = 0;
 };
 
 // One microbatch graph on tokens [begin, end) of a fixed batch of kTokens per microbatch.
-Run run_microbatch(const Graph& graph, double denominator, double phase) {
+MicrobatchResult run_microbatch(const Graph& graph, double denominator, double phase) {
   ThreadPool pool(1);
   ir::Interpreter interpreter(graph, pool);
   set_weights(graph, interpreter);
@@ -83,7 +83,7 @@ Run run_microbatch(const Graph& graph, double denominator, double phase) {
   interpreter.write(graph.find(ir::kTargetsPath), {0, 1, 2, -100, 4, 3});
   interpreter.write(graph.find(ir::kDenominatorPath), {denominator});
   interpreter.run();
-  Run run;
+  MicrobatchResult run;
   for (const ir::Gradient& gradient : graph.gradients) {
     run.gradients.push_back(interpreter.read(gradient.gradient));
   }
@@ -105,7 +105,7 @@ i64 count_ops(const Graph& graph, std::string_view name) {
 
 TEST(Autodiff, GradientsMatchFiniteDifferences) {
   const Graph graph = differentiated();
-  const Run analytic = run_microbatch(graph, 5, 0.3);
+  const MicrobatchResult analytic = run_microbatch(graph, 5, 0.3);
   // Central differences on the forward's own losses, one entry of each weight at a time.
   const Graph forward = small_model();
   const auto total_loss = [&](std::size_t weight, std::size_t entry, double shift) {
@@ -160,13 +160,13 @@ TEST(Autodiff, AccumulatesTheSecondUseOfAWeightInPlace) {
 
 TEST(Recompute, GradientsAreEqualToTheBitUnderEveryPolicy) {
   const Graph graph = differentiated();
-  const Run kept = run_microbatch(graph, 5, 0.3);
+  const MicrobatchResult kept = run_microbatch(graph, 5, 0.3);
   for (const RecomputePolicy policy : {RecomputePolicy::kSelective, RecomputePolicy::kBlock}) {
     const std::vector<RecomputePolicy> policies(graph.regions.size(), policy);
     const Graph dropped = recompute(graph, policies);
     ASSERT_TRUE(ir::verify(dropped).has_value()) << ir::verify(dropped).error().text();
     EXPECT_GT(dropped.nodes.size(), graph.nodes.size());
-    const Run again = run_microbatch(dropped, 5, 0.3);
+    const MicrobatchResult again = run_microbatch(dropped, 5, 0.3);
     EXPECT_EQ(again.gradients, kept.gradients);
     EXPECT_EQ(again.ce, kept.ce);
   }
@@ -222,7 +222,7 @@ TEST(Unroll, StepEqualsTheSumOfItsMicrobatches) {
   double ce = 0;
   std::vector<std::vector<double>> sum;
   for (int microbatch = 0; microbatch < 3; ++microbatch) {
-    const Run part = run_microbatch(graph, 15, 0.3 + microbatch);
+    const MicrobatchResult part = run_microbatch(graph, 15, 0.3 + microbatch);
     ce += part.ce;
     sum.resize(part.gradients.size());
     for (std::size_t i = 0; i < sum.size(); ++i) {

@@ -1,14 +1,17 @@
 #include "train/checkpointing.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <set>
 
 #include "config/schema.h"
+#include "model/update.h"
 
 namespace wych::train {
 namespace {
 
-constexpr const char* kPositionName = "data.position";  // i64[2]: epoch, instances consumed
+constexpr const char* kPositionName = "data.position";  // i64[3]: epoch, instances consumed, fingerprint
 
 std::vector<i64> dims(const ir::View& view) {
   const std::span<const i64> extents = view.type->shape.dims();
@@ -31,17 +34,42 @@ Expected<void> read_tensor(const io::CheckpointReader& reader, const Engine::Ten
   return reader.read(tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view));
 }
 
+// State whose shape is a matter of settings: the error names the setting, not the tensor.
+Expected<void> check_state_settings(const io::CheckpointReader& reader,
+                                    const std::vector<Engine::Tensor>& tensors) {
+  const io::CheckpointReader::Entry* saved = reader.find(model::kOptimizerStatePath);
+  for (const Engine::Tensor& tensor : tensors) {
+    if (saved != nullptr && tensor.path == model::kOptimizerStatePath && saved->shape != dims(tensor.view)) {
+      return Error{.kind = ErrorKind::kUsage,
+                   .where = "optimizer.skip_step",
+                   .what = fmt::format("enabled and window differ from those of checkpoint {}", reader.dir()),
+                   .hint = "resume with the same; the statistics of another window cannot be made up",
+                   .more = {}};
+    }
+    if (tensor.path.ends_with("load_fractions") && reader.find(tensor.path) == nullptr) {
+      return Error{
+          .kind = ErrorKind::kUsage,
+          .where = "model.moe.router.balance_loss.scope",
+          .what = fmt::format("\"global\" needs loads that checkpoint {} does not have", reader.dir()),
+          .hint = "resume with the scope the run began with",
+          .more = {}};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Expected<std::string> save_run(Engine& engine, const config::Config& config, const RunProgress& progress) {
-  const std::array<i64, 2> position = {progress.position.epoch, progress.position.instance};
+  const std::array<i64, 3> position = {progress.position.epoch, progress.position.instance,
+                                       static_cast<i64>(progress.data_fingerprint)};
   std::vector<io::NamedTensor> tensors;
   for (const Engine::Tensor& tensor : engine.checkpoint_tensors()) {
     tensors.push_back(
         {kind_of(tensor), tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view)});
   }
   tensors.push_back(
-      {io::TensorKind::kState, kPositionName, DType::kI64, {2}, std::as_bytes(std::span(position))});
+      {io::TensorKind::kState, kPositionName, DType::kI64, {3}, std::as_bytes(std::span(position))});
   const io::CheckpointMeta meta{.step = progress.step, .tokens = progress.tokens, .seed = config.run.seed};
   return io::save_checkpoint(config.run.dir, meta, tensors, config::to_toml(config), config.checkpoint.keep);
 }
@@ -54,14 +82,17 @@ Expected<RunProgress> load_run(Engine& engine, const std::string& checkpoint_dir
     known.insert(tensor.path);
   }
   WYCH_TRY_VOID(reader.refuse_unknown([&](std::string_view name) { return known.contains(name); }));
+  WYCH_TRY_VOID(check_state_settings(reader, tensors));
   for (const Engine::Tensor& tensor : tensors) {
     WYCH_TRY_VOID(read_tensor(reader, tensor));
   }
-  std::array<i64, 2> position{};
-  const std::array<i64, 1> shape = {2};
+  std::array<i64, 3> position{};
+  const std::array<i64, 1> shape = {3};
   WYCH_TRY_VOID(reader.read(kPositionName, DType::kI64, shape, std::as_writable_bytes(std::span(position))));
-  return RunProgress{
-      .step = reader.meta().step, .tokens = reader.meta().tokens, .position = {position[0], position[1]}};
+  return RunProgress{.step = reader.meta().step,
+                     .tokens = reader.meta().tokens,
+                     .position = {position[0], position[1]},
+                     .data_fingerprint = static_cast<u64>(position[2])};
 }
 
 Expected<void> load_weights(Engine& engine, const std::string& checkpoint_dir) {

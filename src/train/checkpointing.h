@@ -15,6 +15,7 @@ struct RunProgress {
   i64 step = 0;    // steps done
   i64 tokens = 0;  // tokens consumed
   data::DataPosition position;
+  u64 data_fingerprint = 0;  // data::Dataset::fingerprint of the training files
 };
 
 // Saves to config.run.dir and makes it the latest; keeps config.checkpoint.keep. Returns the folder.

@@ -68,6 +68,7 @@ StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Pr
   StepResult result;
   read_losses(result);
   read_counts(result);
+  read_exact_balance(result);
   read_decision(result);
   return result;
 }
@@ -107,6 +108,31 @@ void Engine::read_counts(StepResult& result) {
       result.expert_counts.emplace_back(begin, begin + counts.elements());
     }
   }
+}
+
+// Scope global trains on the loads of the step before; what is logged is this step's own value,
+// (E / k) sum_e f_e p_e over the whole batch.
+void Engine::read_exact_balance(StepResult& result) {
+  const config::MoeConfig& moe = config_.model.moe;
+  if (moe.router.balance_loss.scope != config::BalanceScope::kGlobal || result.expert_counts.empty()) {
+    return;
+  }
+  const double tokens = static_cast<double>(config::batch_tokens(config_));
+  double sum = 0;
+  std::size_t layer = 0;
+  for (i64 block = 0; block < config_.model.n_layers; ++block) {
+    if (config_.model.is_dense_layer(block)) {
+      continue;
+    }
+    const ir::View probs = executor_->view(programs_.train->output(model::block_name(block) + ".mean_probs"));
+    const std::vector<i64>& counts = result.expert_counts[layer++];
+    for (std::size_t expert = 0; expert < counts.size(); ++expert) {
+      sum += static_cast<double>(counts[expert]) / tokens *
+             ir::load_element(probs.data, probs.type->dtype, static_cast<i64>(expert));
+    }
+  }
+  result.balance = static_cast<double>(moe.experts) / static_cast<double>(moe.top_k) * sum /
+                   static_cast<double>(result.expert_counts.size());
 }
 
 void Engine::read_decision(StepResult& result) {

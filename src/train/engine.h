@@ -81,6 +81,7 @@ class Engine {
   double read_scalar(const plan::Program& program, std::string_view name);
   void read_losses(StepResult& result);
   void read_counts(StepResult& result);
+  void read_exact_balance(StepResult& result);
   void read_decision(StepResult& result);
 
   config::Config config_;

@@ -24,7 +24,7 @@ Expected<config::Config> read_model_config(const std::string& dir);
 // Loads the weights into an engine with the requested programs.
 Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool);
 
-// The tokenizer of a model's folder (a copy lies in every run and checkpoint folder), if there is one.
+// The tokenizer of a model: a copy lies in every run folder, which is looked up from its checkpoints too.
 Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir);
 
 struct FileEvaluation {

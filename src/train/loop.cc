@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/hash.h"
 #include "config/model_size.h"
 #include "config/schema.h"
 #include "data/baselines.h"
@@ -18,6 +19,7 @@
 #include "train/learning_rate.h"
 #include "train/report.h"
 #include "train/run_folder.h"
+#include "train/run_request.h"
 
 namespace wych::train {
 namespace {
@@ -61,14 +63,6 @@ Expected<RunData> open_data(const config::Config& config, i64 evaluation_sequenc
   return RunData{std::move(dataset), std::move(sampler), std::move(valid), std::move(tokenizer)};
 }
 
-i64 evaluation_sequences(const config::Config& config) {
-  return config.data.microbatch_sequences > 0 ? config.data.microbatch_sequences
-                                              : config.data.batch_sequences;
-}
-
-// Samples are primed in pieces of this many tokens.
-constexpr i64 kPrefillTokens = 32;
-
 class TrainingRun {
  public:
   TrainingRun(const config::Config& config, StopRequests& requests, RunView& view)
@@ -89,6 +83,7 @@ class TrainingRun {
 
  private:
   Expected<RunEnd> train() {
+    WYCH_TRY(const FolderLock lock, RunFolder::lock(config_));
     WYCH_TRY(const std::optional<std::string> resume, RunFolder::find_resume(config_));
     WYCH_TRY_VOID(prepare(resume));
     show_header();
@@ -108,25 +103,25 @@ class TrainingRun {
   }
 
   Expected<void> prepare(const std::optional<std::string>& resume) {
-    ProgramRequest request{.training = true, .evaluation_sequences = evaluation_sequences(config_)};
-    if (config_.log.sample_interval > 0) {
-      request.prefill_tokens = std::min(kPrefillTokens, config_.model.sequence_length);
-      request.cache_length = config_.model.sequence_length;
-    }
+    const ProgramRequest request = run_request(config_);
     WYCH_TRY(RunData data, open_data(config_, request.evaluation_sequences));
     data_.emplace(std::move(data));
+    WYCH_TRY_VOID(check_sample_prompt());
     WYCH_TRY(engine_, Engine::create(config_, request, pool_));
     if (resume) {
       WYCH_TRY(progress_, load_run(*engine_, *resume));
+      WYCH_TRY_VOID(check_data(*resume));
       first_step_ = progress_.step;
     } else {
       engine_->initialise(config_.run.seed);
     }
+    progress_.data_fingerprint = data_fingerprint();
     WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), progress_.step));
     io::JsonObject details;
-    details.add("data_fingerprint", fmt::format("{:016x}", data_->dataset.fingerprint(data::Split::kTrain)));
+    details.add("data_fingerprint", fmt::format("{:016x}", data_fingerprint()));
     if (resume) {
       say(fmt::format("resumed from {} at step {}", *resume, progress_.step));
+      WYCH_TRY_VOID(report_changes(*resume));
       details.add("checkpoint", *resume);
     }
     WYCH_TRY_VOID(folder_->write_event(progress_.step, resume ? "resume" : "start", details));
@@ -135,6 +130,53 @@ class TrainingRun {
     }
     started_ = Clock::now();
     return {};
+  }
+
+  // The configuration wins over the checkpoint's; what differs is said.
+  Expected<void> report_changes(const std::string& checkpoint) {
+    WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint));
+    WYCH_TRY(const std::string before, reader.config_text());
+    for (const std::string& change : RunFolder::changed_settings(before, config_)) {
+      say("changed since the checkpoint: " + change);
+    }
+    return {};
+  }
+
+  // Before the run rather than at the first sample.
+  Expected<void> check_sample_prompt() const {
+    const i64 tokens = std::ssize(data_->tokenizer.encode(config_.log.sample_prompt));
+    if (config_.log.sample_interval == 0 || tokens < config_.model.sequence_length) {
+      return {};
+    }
+    return Error{.kind = ErrorKind::kUsage,
+                 .where = "log.sample_prompt",
+                 .what = fmt::format("has {} tokens, expected fewer than model.sequence_length, {}", tokens,
+                                     config_.model.sequence_length),
+                 .hint = "shorten it",
+                 .more = {}};
+  }
+
+  // What the order of training instances is a function of.
+  [[nodiscard]] u64 data_fingerprint() const {
+    return hash_bytes(fmt::format("{:016x} seed {} sequence {}",
+                                  data_->dataset.fingerprint(data::Split::kTrain), config_.data.seed,
+                                  config_.model.sequence_length));
+  }
+
+  // A resumed run must find the data it began with, in the same order.
+  Expected<void> check_data(const std::string& checkpoint) const {
+    if (progress_.data_fingerprint == data_fingerprint()) {
+      return {};
+    }
+    return Error{
+        .kind = ErrorKind::kData,
+        .where = config_.data.dir,
+        .what = fmt::format(
+            "holds other training files than {} was trained on, or data.seed or model.sequence_length differ",
+            checkpoint),
+        .hint =
+            "go on with the data and settings the run began with, or start a new run with another --run.dir",
+        .more = {}};
   }
 
   void show_header() {
@@ -157,8 +199,7 @@ class TrainingRun {
     header.total_parameters = counts.total;
     header.active_non_embedding_parameters = counts.active - counts.embedding;
     header.device = fmt::format("CPU, {} thread{}", pool_.num_threads(), pool_.num_threads() == 1 ? "" : "s");
-    header.memory_table =
-        plan::memory_table(programs.layout, {&*programs.train, &*programs.update, &*programs.evaluate});
+    header.memory_table = plan::memory_table(programs.layout, planned(programs));
     header.first_step = progress_.step;
     header.total_steps = last_step();
     header.batch_tokens = config::batch_tokens(config_);
@@ -260,10 +301,13 @@ class TrainingRun {
     return {};
   }
 
-  // Mean loss of the first `max_batches` held-out batches (0: all).
+  // Mean loss of the first `max_batches` held-out batches of config.data.batch_sequences (0: all), whatever
+  // the microbatch.
   Expected<EvalReport> measure(i64 max_batches) {
-    const i64 num_batches =
-        max_batches > 0 ? std::min(max_batches, data_->valid.num_batches()) : data_->valid.num_batches();
+    const i64 per_batch =
+        config_.data.batch_sequences / data_->valid.instances().options().sequences_per_batch;
+    const i64 available = data_->valid.num_batches();
+    const i64 num_batches = max_batches > 0 ? std::min(max_batches * per_batch, available) : available;
     Evaluation sum;
     for (i64 index = 0; index < num_batches; ++index) {
       WYCH_TRY_VOID(data_->valid.fill(index, evaluation_batch_));
@@ -296,7 +340,7 @@ class TrainingRun {
     WYCH_TRY(EvalReport report, measure(0));
     report.final = true;
     WYCH_TRY(const std::vector<data::TokenFile> files, data::open_split(data_->dataset, data::Split::kTrain));
-    WYCH_TRY(const data::Baselines baselines, data::Baselines::train(files, data_->dataset.vocab_size));
+    WYCH_TRY(const data::Baselines baselines, data::Baselines::train(files, config_.model.vocab_size));
     WYCH_TRY(const data::BaselineScores scores, baselines.score(data_->valid));
     report.unigram_ce = scores.unigram_nats;
     report.unigram_bits_per_byte = bits(scores.unigram_nats);
@@ -340,8 +384,8 @@ class TrainingRun {
     }
     const bool interrupt = requests_.interrupt.load() > 0;
     const bool requeue = requests_.requeue.load() > 0;
-    if (!interrupt && !requeue) {
-      return std::optional<RunEnd>();
+    if ((!interrupt && !requeue) || progress_.step == last_step()) {
+      return std::optional<RunEnd>();  // a finished run ends as one
     }
     if (saved_step_ != progress_.step) {
       WYCH_TRY_VOID(save());
@@ -352,15 +396,19 @@ class TrainingRun {
   }
 
   Expected<RunEnd> finish() {
-    if (progress_.step == first_step_ && first_step_ > 0) {
-      say(
-          fmt::format("nothing to do: the run is at step {} of {}; go on with a larger --run.max_steps, or "
-                      "start anew with "
-                      "another --run.dir",
-                      progress_.step, last_step()));
+    const bool nothing_done = progress_.step == first_step_ && first_step_ > 0;
+    if (nothing_done && RunFolder::has_event(config_, "final_evaluation")) {
+      const bool stopped_hard = last_step() < schedule_.total;
+      say(fmt::format(
+          "nothing to do: the run is at step {} of {}; go on with a larger --run.{}, or start anew with "
+          "another --run.dir",
+          progress_.step, last_step(),
+          stopped_hard                ? "hard_stop"
+          : config_.run.max_steps > 0 ? "max_steps"
+                                      : "max_tokens"));
       return RunEnd::kFinished;
     }
-    if (config_.checkpoint.save_final && saved_step_ != progress_.step) {
+    if (config_.checkpoint.save_final && saved_step_ != progress_.step && !nothing_done) {
       WYCH_TRY_VOID(save());
     }
     WYCH_TRY_VOID(evaluate_finally());

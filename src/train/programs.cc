@@ -1,5 +1,7 @@
 #include "train/programs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -58,6 +60,32 @@ std::vector<passes::RecomputePolicy> recompute_policies(const config::Config& co
   return policies;
 }
 
+// What a configuration may ask for and this build does not have is refused by name, never ignored.
+Expected<void> check_supported(const config::Config& config) {
+  const auto missing = [](std::string_view key, std::string_view what, std::string_view hint) {
+    return Error{.kind = ErrorKind::kUsage,
+                 .where = std::string(key),
+                 .what = std::string(what),
+                 .hint = std::string(hint),
+                 .more = {}};
+  };
+  if (config.run.device == config::Device::kCuda) {
+    return missing("run.device", "\"cuda\": this build has no CUDA backend",
+                   "set run.device = \"cpu\" or \"auto\"");
+  }
+  if (config.precision.compute == config::Compute::kBF16) {
+    return missing("precision.compute", "\"bf16\" is not available on the CPU",
+                   "set precision.compute = \"f32\"");
+  }
+  if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
+    return missing("parallel",
+                   fmt::format("dp {} x ep {} x pp {}: this build runs one rank", config.parallel.dp,
+                               config.parallel.ep, config.parallel.pp),
+                   "leave dp, ep and pp at 1");
+  }
+  return {};
+}
+
 Expected<ir::Graph> build_step_graph(const config::Config& config, i64 num_microbatches) {
   WYCH_TRY(const ir::Graph microbatch, build_microbatch_graph(config));
   const pipeline::Schedule schedule = pipeline::one_stage(static_cast<i32>(num_microbatches));
@@ -93,6 +121,7 @@ Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
 }
 
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request) {
+  WYCH_TRY_VOID(check_supported(config));
   Programs programs;
   const model::BuildOptions options = build_options(config);
   if (request.training) {

@@ -36,7 +36,8 @@ struct Programs {
 inline constexpr i64 kCpuAlignment = 16;
 
 // From configuration to addresses: model -> passes -> pipeline -> plan. `config` must be validated.
-// Errors: a shape that does not fit, naming the node.
+// Errors: what this build does not have (CUDA, bf16, several ranks), naming the key; a shape that does not
+// fit, naming the node.
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request);
 
 // The dtype of config.precision.compute on the CPU.

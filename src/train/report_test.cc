@@ -68,10 +68,9 @@ std::string markup_fault(std::string_view html) {
 class Report : public testing::Test {
  protected:
   void SetUp() override {
-    const config::Loaded loaded =
-        config::load("preset:laptop", std::vector<std::string>{"--run.name=<b>a & b</b>"},
-                     {.purpose = config::Purpose::kPlan})
-            .value();
+    const std::vector<std::string> overrides = {"--run.name=<b>a & b</b>", "--run.max_steps=80",
+                                                "--data.dir=somewhere"};
+    const config::Loaded loaded = config::load("preset:laptop", overrides).value();
     io::write_bytes(run_ / "config.toml", config::to_toml(loaded.config));
     io::write_bytes(run_ / "plan.json",
                     R"({"bytes":{"weights":1048576,"scratch":2048},"total_bytes":1050624,)"

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <numeric>
+#include <sstream>
 
 #include "config/schema.h"
 #include "io/checkpoint.h"
@@ -41,6 +43,21 @@ std::string plan_json(const config::Config& config, const Programs& programs) {
              .add_raw("programs", lower_bounds.text())
              .text() +
          "\n";
+}
+
+// "section.key" -> value of a configuration's own TOML text.
+std::map<std::string, std::string> parse_settings(const std::string& toml) {
+  std::map<std::string, std::string> settings;
+  std::string section;
+  std::istringstream lines(toml);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("[")) {
+      section = line.substr(1, line.find(']') - 1) + ".";
+    } else if (const std::size_t equals = line.find(" = "); equals != std::string::npos) {
+      settings[section + line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  return settings;
 }
 
 Expected<void> create_folder(const std::string& dir) {
@@ -84,10 +101,46 @@ double load_imbalance(const std::vector<i64>& counts) {
                         static_cast<double>(counts.size()) / static_cast<double>(sum);
 }
 
+std::vector<std::string> RunFolder::changed_settings(const std::string& before,
+                                                     const config::Config& config) {
+  const std::map<std::string, std::string> old = parse_settings(before);
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : parse_settings(config::to_toml(config))) {
+    const auto found = old.find(key);
+    if (found == old.end() || found->second != value) {
+      changes.push_back(
+          fmt::format("{} {} -> {}", key, found == old.end() ? "(unset)" : found->second, value));
+    }
+  }
+  return changes;
+}
+
+Expected<FolderLock> RunFolder::lock(const config::Config& config) {
+  WYCH_TRY_VOID(create_folder(config.run.dir));
+  return FolderLock::take(config.run.dir, ErrorKind::kData);
+}
+
+bool RunFolder::has_event(const config::Config& config, std::string_view kind) {
+  const Expected<std::string> events = read_file(config.run.dir + "/events.jsonl", ErrorKind::kData);
+  return events.has_value() && events->find(fmt::format("\"{}\"", kind)) != std::string::npos;
+}
+
 Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config& config) {
   const std::string& resume = config.run.resume;
   if (resume != "auto" && resume != "never") {
     WYCH_TRY(std::string found, io::find_checkpoint(resume));
+    WYCH_TRY(const std::optional<std::string> own, io::latest_checkpoint(config.run.dir));
+    std::error_code error;
+    const bool inside =
+        std::filesystem::equivalent(std::filesystem::path(found) / ".." / "..", config.run.dir, error);
+    if (own && !inside) {
+      return Error{.kind = ErrorKind::kUsage,
+                   .where = "run.resume",
+                   .what = fmt::format("{} is of another run, and {} holds one already, at {}", found,
+                                       config.run.dir, *own),
+                   .hint = "give --run.dir another folder",
+                   .more = {}};
+    }
     return std::optional<std::string>(std::move(found));
   }
   WYCH_TRY(std::optional<std::string> latest, io::latest_checkpoint(config.run.dir));
@@ -105,7 +158,6 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
 Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
                                                      i64 resumed_step) {
   const std::string& dir = config.run.dir;
-  WYCH_TRY_VOID(create_folder(dir));
   WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
   WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
   WYCH_TRY_VOID(io::write_environment(dir, io::environment()));

@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/expected.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "io/metrics.h"
@@ -19,11 +21,21 @@ namespace wych::train {
 
 class RunFolder {
  public:
+  // Creates the folder and takes it for this process. kUsage if another process trains in it.
+  static Expected<FolderLock> lock(const config::Config& config);
+
+  // The settings in which `config` differs from a checkpoint's configuration text: "optimizer.lr 0.1 -> 0.2".
+  static std::vector<std::string> changed_settings(const std::string& before, const config::Config& config);
+
+  // Whether events.jsonl has an event of that kind.
+  static bool has_event(const config::Config& config, std::string_view kind);
+
   // The checkpoint to resume from, by config.run.resume: "auto" the folder's latest if there is one, "never"
-  // none (an error if the folder holds checkpoints), else the one in that folder. Changes nothing.
+  // none (an error if the folder holds checkpoints), else the one in that folder (an error if the run's
+  // folder holds another run). Changes nothing.
   static Expected<std::optional<std::string>> find_resume(const config::Config& config);
 
-  // Creates the folder and opens its files for a run that goes on after `resumed_step`. kData if the folder
+  // Opens the files of a locked folder for a run that goes on after `resumed_step`. kData if the folder
   // cannot be written.
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
                                                    i64 resumed_step);

@@ -235,7 +235,7 @@ void read_config(RunRecord& record, const std::string& path) {
   if (Expected<std::string> text = read_file(path, ErrorKind::kData)) {
     record.config_text = *std::move(text);
   }
-  if (Expected<config::Loaded> loaded = config::load(path, {}, {.purpose = config::Purpose::kPlan})) {
+  if (Expected<config::Loaded> loaded = config::load(path, {})) {
     record.config = loaded->config;
   }
 }

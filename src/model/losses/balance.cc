@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "ops/balance_loss.h"
+#include "ops/elementwise.h"
 #include "ops/expert_fractions.h"
+#include "ops/reduce.h"
 #include "ops/slice.h"
 
 namespace wych::model {
@@ -41,6 +43,11 @@ ir::ValueId balance_loss(ir::Builder& builder, const Routing& routing, std::stri
       break;
   }
   WYCH_CHECK(false, "hf_joint is a loss of all layers together");
+}
+
+ir::ValueId mean_probabilities(ir::Builder& builder, const Routing& routing, const BatchShape& batch) {
+  const double tokens = static_cast<double>(batch.sequence * batch.batch_sequences);
+  return ops::scale(builder, ops::reduce_sum(builder, routing.probs, ops::Along::kRows), 1.0 / tokens);
 }
 
 ir::ValueId joint_balance_loss(ir::Builder& builder, const std::vector<Routing>& layers,

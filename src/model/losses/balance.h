@@ -29,6 +29,10 @@ std::string load_fractions_path(std::string_view block);
 ir::ValueId balance_loss(ir::Builder& builder, const Routing& routing, std::string_view block,
                          const config::MoeConfig& moe, const BatchShape& batch);
 
+// A microbatch's share of the mean router probabilities of the batch, F[E]: with the counts they give the
+// step's own exact loss, which is logged for scope global.
+ir::ValueId mean_probabilities(ir::Builder& builder, const Routing& routing, const BatchShape& batch);
+
 // Scope hf_joint: all layers' tokens concatenated, E sum_e f_e p_e (not divided by k), as the transformers
 // library computes it. Defined for a batch of one microbatch.
 ir::ValueId joint_balance_loss(ir::Builder& builder, const std::vector<Routing>& layers,
