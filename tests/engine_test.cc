@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 
+#include "base/sticky_max.h"
 #include "config/load.h"
 #include "config/model_size.h"
 #include "config/presets.h"
@@ -126,7 +127,7 @@ void expect_equal(const Outcome& a, const Outcome& b, double tolerance) {
     double worst = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       largest = std::max(largest, std::abs(values[i]));
-      worst = std::max(worst, std::abs(values[i] - others[i]));
+      worst = sticky_max(worst, std::abs(values[i] - others[i]));
     }
     EXPECT_TRUE(worst <= tolerance * largest) << path << " differs by " << worst << " of " << largest;
   }

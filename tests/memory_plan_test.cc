@@ -1,6 +1,9 @@
 // The memory plan against shadow memory: every byte that an instruction reads was last written as part of the
-// value it means to read, and nothing that is read later is released or handed out again.
+// value it means to read, nothing that is read later is released or handed out again, and an instruction's
+// outputs, inputs and workspace are in each other's way only where an alias allows it.
 #include <gtest/gtest.h>
+
+#include <fmt/format.h>
 
 #include <map>
 
@@ -41,6 +44,23 @@ class ShadowMemory {
   std::map<ir::Category, std::vector<ir::ValueId>> owner_;
 };
 
+bool overlap(const plan::Slot& a, const plan::Slot& b) {
+  return a.arena == b.arena && a.offset < b.offset + b.type.bytes() && b.offset < a.offset + a.type.bytes();
+}
+
+// Nothing that the op reads or writes lies in its workspace.
+void check_workspace(const plan::Instruction& instruction, const std::string& where) {
+  for (const std::vector<plan::Slot>* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (std::size_t i = 0; i < operands->size(); ++i) {
+      const plan::Slot& operand = (*operands)[i];
+      ASSERT_FALSE(overlap(operand, instruction.workspace))
+          << where << (operands == &instruction.inputs ? " input " : " output ") << i << " at "
+          << operand.offset << " + " << operand.type.bytes() << ", workspace at "
+          << instruction.workspace.offset << " + " << instruction.workspace.type.bytes();
+    }
+  }
+}
+
 // Checks every instruction of a program whose inputs and persistent values are all written before it.
 void check(const plan::Program& program, const plan::Layout& layout) {
   ShadowMemory memory;
@@ -61,35 +81,32 @@ void check(const plan::Program& program, const plan::Layout& layout) {
   }
   for (const plan::Instruction& instruction : program.instructions) {
     const ir::Node& node = graph.node(instruction.node);
+    const std::string where = fmt::format("{} node {} {}", program.name, instruction.node, node.op->name());
     for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
-      ASSERT_TRUE(memory.holds(instruction.inputs[i], node.inputs[i]))
-          << program.name << " node " << instruction.node << " " << node.op->name() << " input " << i;
+      ASSERT_TRUE(memory.holds(instruction.inputs[i], node.inputs[i])) << where << " input " << i;
     }
     if (node.accumulate) {
       ASSERT_TRUE(memory.holds(instruction.outputs[static_cast<std::size_t>(node.op->accumulates())],
                                node.inputs.back()))
-          << program.name << " node " << instruction.node << " accumulator";
+          << where << " accumulator";
     }
     if (instruction.workspace.type.bytes() > 0) {
       memory.release(instruction.workspace);
-      for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
-        ASSERT_TRUE(memory.holds(instruction.inputs[i], node.inputs[i]))
-            << program.name << " workspace of node " << instruction.node << " " << node.op->name()
-            << " input " << i << " at " << instruction.inputs[i].offset << " + "
-            << instruction.inputs[i].type.bytes() << ", workspace at " << instruction.workspace.offset
-            << " + " << instruction.workspace.type.bytes();
-      }
+      check_workspace(instruction, where);
     }
     for (const plan::Slot& fresh : instruction.fresh) {
       memory.release(fresh);
       for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
-        ASSERT_TRUE(memory.holds(instruction.inputs[i], node.inputs[i]))
-            << program.name << " fresh output of node " << instruction.node << " " << node.op->name();
+        ASSERT_TRUE(memory.holds(instruction.inputs[i], node.inputs[i])) << where << " fresh output";
       }
     }
     // A view shares its input's bytes, so both names are good from here on: the newest is kept.
     for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
       memory.write(instruction.outputs[i], node.outputs[i]);
+    }
+    for (std::size_t i = 0; i < instruction.outputs.size(); ++i) {
+      ASSERT_TRUE(memory.holds(instruction.outputs[i], node.outputs[i]))
+          << where << " output " << i << " is overwritten by another one";
     }
     for (const plan::Slot& released : instruction.released) {
       memory.release(released);

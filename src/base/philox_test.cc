@@ -76,7 +76,7 @@ TEST(Normal, InvertsTheDistributionFunctionEverywhere) {
     // Compare in the lower tail, where probabilities near 0 keep their digits.
     const double p = std::min(probability_of(word), probability_of(~word));
     const double density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
-    worst = std::max(worst, std::abs(normal_cdf(-std::abs(z)) - p) / density / std::max(1.0, std::abs(z)));
+    worst = sticky_max(worst, std::abs(normal_cdf(-std::abs(z)) - p) / density / std::max(1.0, std::abs(z)));
   };
   for (u64 word = 0; word < (u64{1} << 32U); word += 4093) {
     visit(static_cast<u32>(word));

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -169,7 +170,11 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   const int total = num_threads == 0 ? available_cores() : num_threads;
   State* state = state_.get();
   for (int i = 1; i < total; ++i) {
-    state->workers.emplace_back([state] { state->run_worker(); });
+    try {
+      state->workers.emplace_back([state] { state->run_worker(); });
+    } catch (const std::system_error& error) {
+      WYCH_CHECK(false, "the system does not start thread {} of {}: {}", i + 1, total, error.what());
+    }
   }
 }
 

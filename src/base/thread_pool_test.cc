@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -122,6 +123,18 @@ TEST(ThreadPoolDeathTest, NestedCallIsRefused) {
       },
       "already running one");
 }
+
+// Sanitizers need address space of their own at any time.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadPoolDeathTest, ThreadsThatDoNotStartAreCounted) {
+  const auto start_without_memory = [] {
+    const rlimit limit{64U << 20U, 64U << 20U};  // of address space: a few stacks
+    setrlimit(RLIMIT_AS, &limit);
+    const ThreadPool pool(1000);
+  };
+  EXPECT_DEATH(start_without_memory(), "does not start thread [0-9]+ of 1000: ");
+}
+#endif
 
 TEST(FunctionRef, CallsConstMutableAndStdFunctionCallables) {
   const auto twice = [](const FunctionRef<int(int)>& f) { return f(1) + f(2); };

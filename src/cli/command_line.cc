@@ -81,7 +81,7 @@ Entry add_eval(CLI::App& app, EvalOptions& options) {
   command->add_option("--model", options.model, "run, checkpoint or Hugging Face folder")->required();
   command->add_option("--data", options.data, "token file: raw little-endian ids")->required();
   command->add_option("--seq", options.sequence, "tokens of a sequence (default: the model's)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(i64{2}, i64{1} << 24));
   command->add_flag("--json", options.json, "print {\"CE loss\": ..., \"tokens\": ...}");
   command->footer(R"(Examples:
   wych eval --model runs/laptop --data data/laptop/bible.valid.npy
@@ -95,7 +95,7 @@ Entry add_generate(CLI::App& app, GenerateOptions& options) {
   command->add_option("--prompt", options.prompt, "text to continue; may be empty")->required();
   command->add_option("--max-new-tokens", options.max_new_tokens, "at most this many")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(i64{0}, i64{1} << 20));
   command->add_option("--temperature", options.temperature, "0: always the most likely token")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 100.0));

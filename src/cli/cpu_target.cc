@@ -1,3 +1,4 @@
+// The rates are stated, not measured, so that a plan says the same on every machine; the memory is asked for.
 #include "cli/cpu_target.h"
 
 #include <fmt/format.h>

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "train/evaluate.h"
@@ -29,10 +27,10 @@ void print_piece(std::string_view text, bool is_terminal) {
 Expected<int> run(const GenerateOptions& options) {
   ThreadPool pool;
   WYCH_TRY(const config::Config config, train::read_model_config(options.model));
-  WYCH_TRY(const data::Tokenizer tokenizer, train::load_model_tokenizer(options.model));
-  const i64 prompt_tokens = std::max<i64>(1, std::ssize(tokenizer.encode(options.prompt)));
-  const i64 cache_length =
-      std::min(config.model.sequence_length, prompt_tokens + std::max<i64>(1, options.max_new_tokens));
+  WYCH_TRY(const data::Tokenizer tokenizer,
+           train::load_model_tokenizer(options.model, config.model.vocab_size));
+  const i64 cache_length = train::generation_cache_length(
+      config.model.sequence_length, std::ssize(tokenizer.encode(options.prompt)), options.max_new_tokens);
   WYCH_TRY(train::LoadedModel model,
            train::load_model(options.model, train::generation_request(cache_length), pool));
   const bool is_terminal = standard_output().interactive;

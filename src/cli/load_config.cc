@@ -1,3 +1,4 @@
+// Refused by name here: what the configuration can say and no code of this build implements.
 #include "cli/load_config.h"
 
 namespace wych::cli {

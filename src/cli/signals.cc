@@ -1,3 +1,4 @@
+// The handlers only add to lock-free counters; the loop reads them between steps.
 #include "cli/signals.h"
 
 #include <unistd.h>
@@ -8,7 +9,7 @@ namespace wych::cli {
 namespace {
 
 // The one global: a signal handler can reach nothing else.
-std::atomic<train::StopRequests*> current_requests{nullptr};
+std::atomic<train::StopRequests*> current_requests{nullptr};  // NOLINT(*-avoid-non-const-global-variables)
 
 void on_signal(int signal) {
   train::StopRequests* requests = current_requests.load();

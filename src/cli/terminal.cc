@@ -1,3 +1,4 @@
+// An unset TERM, as in most services and containers without a terminal, means no cursor control.
 #include "cli/terminal.h"
 
 #include <unistd.h>

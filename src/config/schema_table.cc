@@ -12,6 +12,7 @@ constexpr Range kAny{};
 constexpr Range kNotNegative{.low = 0, .high = 1e9};
 constexpr Range kPositive{.low = 1, .high = 1e9};
 constexpr Range kTokens{.low = 0, .high = 1e15};
+constexpr Range kThreads{.low = 0, .high = 1024};
 constexpr Range kWeight{.low = 0};
 constexpr Range kLayers{.low = 1, .high = 1e4};
 constexpr Range kRanks{.low = 0, .high = 1e6};
@@ -101,8 +102,8 @@ void add_run(Table& table, RunConfig& run) {
             "The same in tokens, rounded up to whole steps; 0: unset.");
   table.add("hard_stop", run.hard_stop, kNotNegative,
             "Stops after this many steps and leaves the schedules as they are; 0: off.");
-  table.choice("device", run.device, kDevices, "`auto` takes a GPU if one is visible.");
-  table.add("threads", run.threads, kNotNegative, "Threads of the CPU's kernels; 0: one per core.");
+  table.choice("device", run.device, kDevices, "`auto`: the CPU in this build.");
+  table.add("threads", run.threads, kThreads, "Threads of the CPU's kernels; 0: one per core.");
   table.add("resume", run.resume,
             "`auto`: go on from the run folder's latest checkpoint if there is one; `never`: start anew, "
             "in a folder without checkpoints; else the checkpoint or run folder to start from.");
@@ -159,8 +160,8 @@ void add_moe(Table& table, MoeConfig& moe) {
   table.add("shared_hidden", moe.shared_hidden, kNotNegative,
             "Hidden size of the expert every token visits; 0: none.");
   table.add("capacity_factor", moe.capacity_factor, Range{.low = 1},
-            "Rows reserved for experts over the balanced number, where ep > 1. An overflow is retried, not "
-            "dropped.");
+            "Rows reserved for experts over the balanced number; an overflow is retried, not dropped. Has an "
+            "effect only with ep > 1.");
   RouterConfig& router = moe.router;
   table.section("model.moe.router");
   table.choice("type", router.type, kRouters, "Softmax over all experts, then the top k.");
@@ -232,7 +233,8 @@ void add_parallel(Table& table, ParallelConfig& parallel) {
   table.add("dp", parallel.dp, kRanks, "Data-parallel size; 0: world / (ep pp).");
   table.add("ep", parallel.ep, kSomeRanks, "Expert-parallel size: experts and tokens are spread over it.");
   table.add("pp", parallel.pp, kSomeRanks, "Pipeline stages.");
-  table.choice("schedule", parallel.schedule, kPipelines, "Order of the stages' forwards and backwards.");
+  table.choice("schedule", parallel.schedule, kPipelines,
+               "Order of the stages' forwards and backwards; used with pp > 1.");
 }
 
 void add_rest(Table& table, Config& config) {

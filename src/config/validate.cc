@@ -151,6 +151,41 @@ bool check_batch(const Config& config, i64 data_ranks, Rules& rules) {
   return even && whole;
 }
 
+// Sizes that kernels index with 32 bits, and the number of copies of the microbatch's graph. The batch
+// consists of whole microbatches.
+void check_microbatches(const Config& config, i64 data_ranks, Rules& rules) {
+  constexpr i64 kMaxRows = (i64{1} << 31) - 1;
+  constexpr i64 kMaxMicrobatches = 16384;
+  const i64 share = config.data.batch_sequences / data_ranks;
+  const i64 sequences = config.data.microbatch_sequences > 0 ? config.data.microbatch_sequences : share;
+  const i64 sequence = std::max<i64>(config.model.sequence_length, 1);
+  const bool tokens_fit = sequences <= kMaxRows / sequence;
+  rules.require(
+      tokens_fit, {"data.microbatch_sequences", "data.batch_sequences", "model.sequence_length"},
+      fmt::format("makes a microbatch of {} sequences x {} tokens, more than 2^31 - 1", sequences, sequence),
+      "set a smaller data.microbatch_sequences");
+  // Rows of the experts' segments: the routes, and each segment rounded up.
+  const MoeConfig& moe = config.model.moe;
+  const double routes = static_cast<double>(sequences) * static_cast<double>(sequence * moe.top_k);
+  const double padding =
+      static_cast<double>(moe.experts) * static_cast<double>(std::max<i64>(config.memory.alignment, 128));
+  rules.require(
+      !tokens_fit || moe.experts == 0 || routes + padding <= static_cast<double>(kMaxRows),
+      {"data.microbatch_sequences", "model.sequence_length", "model.moe.top_k", "model.moe.experts",
+       "memory.alignment"},
+      fmt::format(
+          "makes a microbatch of {} sequences x {} tokens x top-{}, with the padding of {} experts more "
+          "than 2^31 - 1 rows",
+          sequences, sequence, moe.top_k, moe.experts),
+      "set a smaller data.microbatch_sequences");
+  const i64 microbatches = share / std::max<i64>(sequences, 1);
+  rules.require(
+      microbatches <= kMaxMicrobatches, {"data.microbatch_sequences", "data.batch_sequences"},
+      fmt::format("is {}: a rank's {} of data.batch_sequences = {} make {} microbatches, more than {}",
+                  sequences, share, config.data.batch_sequences, microbatches, kMaxMicrobatches),
+      "set a larger data.microbatch_sequences or a smaller data.batch_sequences");
+}
+
 void check_mesh(const Config& config, i64 world, Rules& rules) {
   const ParallelConfig& parallel = config.parallel;
   const MoeConfig& moe = config.model.moe;
@@ -168,6 +203,9 @@ void check_mesh(const Config& config, i64 world, Rules& rules) {
       fmt::format("start {} ranks with --ranks, or change the mesh", dp * parallel.ep * parallel.pp));
   const i64 data_ranks = dp * parallel.ep;
   const bool batch_fits = check_batch(config, data_ranks, rules);
+  if (batch_fits) {
+    check_microbatches(config, data_ranks, rules);
+  }
   const RouterConfig& router = moe.router;
   const i64 microbatch = config.data.microbatch_sequences;
   if (moe.experts == 0 || router.balance_loss.weight == 0.0) {

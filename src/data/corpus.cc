@@ -120,10 +120,26 @@ bool is_source(const std::filesystem::path& path) {
          std::find(kExtensions.begin(), kExtensions.end(), path.extension()) != kExtensions.end();
 }
 
+// Whether a folder is the root of this project: anyone's files are not to be learned from by mistake.
+bool is_project(const std::filesystem::path& root) {
+  const Expected<std::string> build = read_file((root / "CMakeLists.txt").string(), ErrorKind::kData);
+  return build && build->find("project(wych") != std::string::npos;
+}
+
 Expected<Domain> load_sources(const CorpusPlaces& places) {
   namespace fs = std::filesystem;
   static constexpr std::array<std::string_view, 4> kSkipped = {"build", "data", "runs", "tests/golden"};
   const fs::path root(places.project_root);
+  const auto error = [&](std::string what) {
+    return Error{ErrorKind::kData,
+                 fmt::format("text domain \"sources\" ({})", root.string()),
+                 std::move(what),
+                 "run from the project's folder, or leave the domain out: --domains bible,jargon,devil",
+                 {}};
+  };
+  if (!is_project(root)) {
+    return error("is not wych's own folder: no CMakeLists.txt with project(wych");
+  }
   std::vector<std::string> files;  // relative to the root
   std::error_code failure;
   for (fs::recursive_directory_iterator it(root, failure), end; !failure && it != end;
@@ -138,12 +154,8 @@ Expected<Domain> load_sources(const CorpusPlaces& places) {
       files.push_back(relative);
     }
   }
-  if (failure || files.empty()) {
-    return Error{ErrorKind::kData,
-                 fmt::format("text domain \"sources\" ({})", root.string()),
-                 failure ? failure.message() : "holds no source files",
-                 "run from the project's folder, or leave the domain out",
-                 {}};
+  if (failure) {
+    return error(failure.message());
   }
   std::sort(files.begin(), files.end());
   Domain domain{"sources", "wych's own sources, under the project's licence", {}};

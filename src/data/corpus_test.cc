@@ -86,13 +86,25 @@ TEST(Corpus, TakesSourcesAndNoResults) {
     (void)folder.write(name, std::string(name) + "\n");
   }
   (void)folder.write("empty.py", "");
+  (void)folder.write("CMakeLists.txt", "project(wych)\n");
   CorpusPlaces places;
   places.project_root = folder.path("");
   const Domain domain = load_domain("sources", places).value();
   EXPECT_EQ(domain.documents,
-            (Documents{"CMakeLists.txt\n", "README.md\n", "src/data/a.h\n", "src/data/b.cc\n"}));
-  places.project_root = folder.path("none");
-  EXPECT_FALSE(load_domain("sources", places).has_value());
+            (Documents{"project(wych)\n", "README.md\n", "src/data/a.h\n", "src/data/b.cc\n"}));
+}
+
+TEST(Corpus, TakesNoSourcesOfAnotherProject) {
+  const TestFolder folder;
+  (void)folder.write("other/CMakeLists.txt", "project(other)\n");
+  CorpusPlaces places;
+  for (const char* root : {"none", "other"}) {
+    places.project_root = folder.path(root);
+    const auto refused = load_domain("sources", places);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().kind, ErrorKind::kData);
+    EXPECT_NE(refused.error().text().find("--domains"), std::string::npos) << refused.error().text();
+  }
 }
 
 TEST(Corpus, ReadsTheInstalledPackages) {

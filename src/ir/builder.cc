@@ -82,6 +82,8 @@ void Builder::bind(ValueId id, std::string_view path, Category category) {
   Value& value = graph_.values[static_cast<std::size_t>(id)];
   WYCH_CHECK(value.producer != kNoNode, "'{}' exists before the program and cannot be bound to '{}'",
              value.path, path);
+  WYCH_CHECK(value.lifetime == Lifetime::kTransient, "a value cannot be both '{}' and '{}'", value.path,
+             path);
   value.path = std::string(path);
   value.lifetime = Lifetime::kPersistent;
   value.category = category;

@@ -25,6 +25,7 @@ class Shape {
     return dims_[static_cast<std::size_t>(axis < 0 ? axis + rank_ : axis)];
   }
   [[nodiscard]] std::span<const i64> dims() const { return {dims_.data(), static_cast<std::size_t>(rank_)}; }
+  // CHECK-fails if the product does not fit into i64; so do rows() and TensorType::bytes().
   [[nodiscard]] i64 elements() const;
   // Product of the extents before the last one; 1 for rank 0 and 1.
   [[nodiscard]] i64 rows() const;
@@ -40,7 +41,7 @@ struct TensorType {
   Shape shape;
 
   [[nodiscard]] i64 elements() const { return shape.elements(); }
-  [[nodiscard]] i64 bytes() const { return elements() * dtype_bytes(dtype); }
+  [[nodiscard]] i64 bytes() const;
   // "f32[80,64]"
   [[nodiscard]] std::string text() const;
   friend bool operator==(const TensorType&, const TensorType&) = default;

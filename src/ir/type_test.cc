@@ -34,6 +34,14 @@ TEST(ShapeDeathTest, RefusesSevenExtentsAndNegativeOnes) {
   EXPECT_DEATH((Shape{2, -1}), "negative extent -1");
 }
 
+TEST(ShapeDeathTest, RefusesSizesBeyond64Bits) {
+  constexpr i64 kBig = i64{1} << 31U;
+  EXPECT_EQ((Shape{kBig, kBig}.elements()), i64{1} << 62U);
+  EXPECT_DEATH((void)(Shape{kBig, kBig, 2}.elements()), "4611686018427387904 x 2 does not fit");
+  EXPECT_DEATH((void)(Shape{kBig, kBig, 2, 1}.rows()), "does not fit into 64 bits");
+  EXPECT_DEATH((void)(TensorType{DType::kF32, {kBig, kBig}}.bytes()), "4611686018427387904 x 4 does not fit");
+}
+
 TEST(TensorType, PrintsAndCountsBytes) {
   const TensorType type{DType::kF32, {80, 64}};
   EXPECT_EQ(type.text(), "f32[80,64]");

@@ -18,7 +18,7 @@ void copy_rows(const ir::ExecContext& context, double scale) {
   const T factor = static_cast<T>(scale);
   context.pool->parallel_chunks(context.input(1).dim(0), rows_per_chunk(width), [&](i64 begin, i64 end) {
     for (i64 t = begin; t < end; ++t) {
-      WYCH_DCHECK(tokens[t] >= 0 && tokens[t] < weight.dim(0), "token {} of {}", tokens[t], weight.dim(0));
+      WYCH_CHECK(tokens[t] >= 0 && tokens[t] < weight.dim(0), "token {} of {}", tokens[t], weight.dim(0));
       const T* from = rows + tokens[t] * width;
       T* to = y + t * width;
       for (i64 j = 0; j < width; ++j) {

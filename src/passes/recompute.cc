@@ -37,12 +37,10 @@ std::vector<char> choose(const Graph& graph, std::span<const RecomputePolicy> po
         drops(policy_of_region[static_cast<std::size_t>(node.region)], node.op->recompute()));
   }
   for (const Node& node : graph.nodes) {
-    if (node.phase == Phase::kForward) {
-      for (const ValueId input : node.inputs) {
-        const NodeId producer = graph.value(input).producer;
-        if (producer != kNoNode && graph.node(producer).region != node.region) {
-          dropped[static_cast<std::size_t>(producer)] = 0;
-        }
+    for (const ValueId input : node.inputs) {
+      const NodeId producer = graph.value(input).producer;
+      if (producer != kNoNode && graph.node(producer).region != node.region) {
+        dropped[static_cast<std::size_t>(producer)] = 0;
       }
     }
   }

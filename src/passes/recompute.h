@@ -1,7 +1,7 @@
 // recompute: trades activations for time. Forward results that the policy drops are computed again in the
 // backward, immediately before their first reader there. The same kernels run on the same inputs, so
 // gradients are equal to the bit. Ops that say Recompute::kNever (routing, losses) always keep their results,
-// and so do values that another region's forward reads.
+// and so do values that another region reads.
 #pragma once
 
 #include <optional>

@@ -1,3 +1,5 @@
+// Everything printed here is read from the Layout and the Programs that will run: there is no second model of
+// memory that could disagree.
 #include "plan/report.h"
 
 #include <fmt/format.h>

@@ -58,12 +58,21 @@ Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& r
   return model;
 }
 
-Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir) {
+Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir, i64 vocab_size) {
   // A checkpoint lies in RUN/checkpoints/STEP; the tokenizer beside the run's configuration.
   for (const std::string& candidate : {dir + "/tokenizer.json", dir + "/../../tokenizer.json"}) {
-    if (exists(candidate)) {
-      return data::Tokenizer::load(candidate);
+    if (!exists(candidate)) {
+      continue;
     }
+    WYCH_TRY(data::Tokenizer tokenizer, data::Tokenizer::load(candidate));
+    if (tokenizer.vocab_size() > vocab_size) {
+      return Error{.kind = ErrorKind::kData,
+                   .where = candidate,
+                   .what = fmt::format("has {} tokens; the model has {}", tokenizer.vocab_size(), vocab_size),
+                   .hint = "copy the tokenizer the model was trained with there",
+                   .more = {}};
+    }
+    return tokenizer;
   }
   return Error{.kind = ErrorKind::kData,
                .where = dir,
@@ -78,12 +87,21 @@ Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string
   if (sequence == 0) {
     sequence = config.model.sequence_length;
   }
+  // The file before the model: a sequence longer than the file may be longer than memory.
+  WYCH_TRY(data::TokenFile tokens,
+           data::TokenFile::open(file, data::token_type_for(config.model.vocab_size)));
+  if (tokens.num_tokens() < sequence) {
+    return Error{
+        .kind = ErrorKind::kData,
+        .where = file,
+        .what = fmt::format("has {} tokens, fewer than one sequence of {}", tokens.num_tokens(), sequence),
+        .hint = "give a longer file or a shorter --seq",
+        .more = {}};
+  }
   constexpr i64 kBatchTokens = 2048;
   const i64 sequences = std::max<i64>(1, kBatchTokens / sequence);
   WYCH_TRY(LoadedModel model,
            load_model(dir, {.evaluation_sequences = sequences, .evaluation_length = sequence}, pool));
-  WYCH_TRY(data::TokenFile tokens,
-           data::TokenFile::open(file, data::token_type_for(config.model.vocab_size)));
   std::vector<data::TokenFile> files;
   files.push_back(std::move(tokens));
   WYCH_TRY(const data::EvalReader reader,

@@ -25,14 +25,16 @@ Expected<config::Config> read_model_config(const std::string& dir);
 Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool);
 
 // The tokenizer of a model: a copy lies in every run folder, which is looked up from its checkpoints too.
-Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir);
+// kData if there is none, or if it has more tokens than the model (`vocab_size`).
+Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir, i64 vocab_size);
 
 struct FileEvaluation {
   double ce = 0;  // summed cross-entropy / targets, nats
   i64 targets = 0;
   i64 dropped = 0;  // tokens in the tail
 };
-// The loss of a token file, cut to `sequence` tokens (0: the model's), its tail dropped and counted.
+// The loss of a token file, cut to `sequence` tokens (0: the model's), its tail dropped and counted. kData if
+// the file is shorter than one sequence.
 Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
                                        ThreadPool& pool);
 

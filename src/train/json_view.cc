@@ -1,3 +1,4 @@
+// Keys are Olmo-core's metric names where it has one.
 #include "train/json_view.h"
 
 #include <fmt/format.h>

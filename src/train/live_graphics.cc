@@ -1,3 +1,4 @@
+// Block elements have eight heights to a cell, braille four dots by two.
 #include "train/live_graphics.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A frame is: up to where the area begins, lines that scroll away, the area, clear what is left below it.
 #include "train/live_view.h"
 
 #include <fmt/format.h>

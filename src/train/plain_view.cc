@@ -1,3 +1,4 @@
+// Model output is escaped to one line, so that every event stays one line for grep.
 #include "train/plain_view.h"
 
 #include <fmt/format.h>

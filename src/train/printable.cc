@@ -1,3 +1,4 @@
+// Widths and categories are utf8proc's; a byte that is not UTF-8 counts as one column.
 #include "train/printable.h"
 
 #include <fmt/format.h>

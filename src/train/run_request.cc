@@ -1,3 +1,4 @@
+// Evaluation runs in microbatches, so that it never needs more memory than training.
 #include "train/run_request.h"
 
 #include <algorithm>
@@ -12,6 +13,11 @@ constexpr i64 kPrefillTokens = 32;
 
 ProgramRequest generation_request(i64 cache_length) {
   return {.prefill_tokens = std::min(kPrefillTokens, cache_length), .cache_length = cache_length};
+}
+
+i64 generation_cache_length(i64 sequence_length, i64 prompt_tokens, i64 max_new_tokens) {
+  const i64 prompt = std::min(std::max<i64>(prompt_tokens, 1), sequence_length);
+  return prompt + std::min(std::max<i64>(max_new_tokens, 1), sequence_length - prompt);
 }
 
 ProgramRequest run_request(const config::Config& config) {

@@ -1,3 +1,4 @@
+// Plain strings; where they go and how they are coloured is the views' matter.
 #include "train/run_text.h"
 
 #include <fmt/format.h>

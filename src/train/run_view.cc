@@ -1,3 +1,4 @@
+// Where a style becomes a view.
 #include "train/run_view.h"
 
 #include "train/json_view.h"

@@ -1,3 +1,4 @@
+// Escape codes are written only where the style changes, and count no columns.
 #include "train/styled_line.h"
 
 #include <algorithm>

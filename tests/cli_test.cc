@@ -1,0 +1,463 @@
+// The command end to end: the real binary as a child process, on a tiny model and a synthetic text. What a
+// user or a scheduler relies on: exit codes, messages, signals, the run folder, and resuming to the bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+
+#include "base/philox.h"
+#include "child_process.h"
+#include "data/bpe_trainer.h"
+#include "data/dataset.h"
+#include "io/checkpoint.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "io/scratch_folder.h"
+
+namespace wych {
+namespace {
+
+using io::read_bytes;
+
+constexpr char kEscape = '\x1b';
+constexpr i64 kSteps = 12;
+constexpr i64 kLongSteps = 120;  // several pipes full of lines, so a run can be caught in the middle
+constexpr i64 kVocabulary = 320;
+
+struct Result {
+  int code = 0;
+  std::string output;
+  std::string errors;
+};
+
+std::vector<std::string> command_line(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {WYCH_BINARY};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+Result run(const std::vector<std::string>& arguments, const ChildProcess::Options& options = {}) {
+  ChildProcess child(command_line(arguments), options);
+  const int code = child.wait();
+  return {code, child.output(), child.errors()};
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+io::Json json_of(const std::string& text) {
+  return io::parse_json(text, "output", ErrorKind::kInternal).value();
+}
+
+double number_at(const io::Json& json, std::string_view key) {
+  double value = std::nan("");
+  const io::Json* member = json.find(key);
+  EXPECT_TRUE(member != nullptr && member->number(value)) << key;
+  return value;
+}
+
+std::vector<io::Json> json_lines(const std::string& path) {
+  std::vector<io::Json> lines;
+  const std::string text = read_bytes(path);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(json_of(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return lines;
+}
+
+// (step, loss) of every training step in metrics.jsonl.
+std::vector<std::pair<double, double>> losses(const std::string& run_dir) {
+  std::vector<std::pair<double, double>> out;
+  for (const io::Json& line : json_lines(run_dir + "/metrics.jsonl")) {
+    if (line.find("train/CE loss") != nullptr) {
+      out.emplace_back(number_at(line, "step"), number_at(line, "train/CE loss"));
+    }
+  }
+  return out;
+}
+
+std::string latest(const std::string& run_dir) {
+  return io::latest_checkpoint(run_dir).value().value_or("no checkpoint");
+}
+
+// Documents of a few sentences from a small vocabulary of words; enough regularity to learn from.
+std::vector<std::string> make_documents(u32 stream, int num_documents) {
+  const std::vector<std::string> words = {"the ", "river ", "runs ", "under ", "old ", "stone ", "bridge ",
+                                          "and ", "a ",     "bird ", "sings ", "of ",  "water ", "light. "};
+  std::vector<std::string> documents;
+  u32 state = stream;
+  for (int i = 0; i < num_documents; ++i) {
+    std::string& text = documents.emplace_back();
+    for (int word = 0; word < 40; ++word) {
+      state = state * 1664525U + 1013904223U;
+      text += words[(state >> 16U) % words.size()];
+    }
+  }
+  return documents;
+}
+
+void write_split(data::Dataset& dataset, const data::Tokenizer& tokenizer, data::Split split, u32 stream,
+                 int num_documents) {
+  data::DatasetFile file{
+      .file = std::string(data::split_name(split)) + ".npy", .domain = "text", .split = split};
+  std::vector<i32> ids;
+  for (const std::string& document : make_documents(stream, num_documents)) {
+    const std::vector<i32> encoded = tokenizer.encode(document);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+    ids.push_back(tokenizer.eos_id());
+    file.text_bytes += std::ssize(document);
+  }
+  file.tokens = std::ssize(ids);
+  file.documents = num_documents;
+  file.xxh3 = data::write_token_file(dataset.folder + "/" + file.file, dataset.type, ids).value();
+  dataset.files.push_back(file);
+}
+
+void write_data(const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  const std::vector<std::string> documents = make_documents(1, 60);
+  const std::vector<std::string_view> texts(documents.begin(), documents.end());
+  const data::Tokenizer tokenizer = data::train_bpe(texts, kVocabulary);
+  io::write_bytes(folder + "/tokenizer.json", tokenizer.to_json());
+  data::Dataset dataset{.folder = folder,
+                        .recipe = "synthetic",
+                        .type = data::TokenType::kU16,
+                        .vocab_size = tokenizer.vocab_size(),
+                        .eos_id = tokenizer.eos_id(),
+                        .tokenizer = "tokenizer.json",
+                        .domains = {{"text", "public domain"}},
+                        .files = {}};
+  write_split(dataset, tokenizer, data::Split::kTrain, 1, 60);
+  write_split(dataset, tokenizer, data::Split::kValid, 2, 10);
+  data::save_dataset(dataset).value();
+}
+
+constexpr const char* kConfig = R"([run]
+name = "tiny"
+max_steps = 12
+seed = 3
+threads = 2
+[model]
+vocab_size = 320
+d_model = 16
+n_layers = 1
+sequence_length = 16
+[model.attention]
+n_heads = 2
+head_dim = 8
+[model.moe]
+experts = 4
+top_k = 2
+expert_hidden = 16
+[data]
+batch_sequences = 4
+microbatch_sequences = 2
+[optimizer]
+lr = 1e-2
+[schedule]
+type = "wsd"
+warmup_steps = 2
+decay_fraction = 0.25
+[log]
+eval_interval = 5
+sample_interval = 6
+sample_tokens = 8
+sample_prompt = "the "
+)";
+
+// One data folder, one configuration and one finished run of kSteps for all tests.
+class Cli : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_.emplace();
+    write_data(*shared_ / "data");
+    io::write_bytes(*shared_ / "tiny.toml", kConfig);
+    first_run_ = run(train(finished()));
+    ASSERT_EQ(first_run_.code, 0) << first_run_.errors;
+  }
+  static void TearDownTestSuite() { shared_.reset(); }
+
+  static std::string folder(const std::string& name) { return *shared_ / name; }
+  static std::string finished() { return folder("finished"); }
+
+  static std::vector<std::string> train(const std::string& run_dir,
+                                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train", folder("tiny.toml"), "--data.dir=" + folder("data"),
+                                          "--run.dir=" + run_dir};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  static std::vector<std::string> train_long(const std::string& run_dir,
+                                             const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments =
+        train(run_dir, {fmt::format("--run.max_steps={}", kLongSteps), "--checkpoint.interval=10"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  // Fails unless the command ended with `code` and said each of `parts` as an error.
+  static void expect_error(const Result& result, int code, const std::vector<std::string>& parts) {
+    EXPECT_EQ(result.code, code) << result.errors;
+    EXPECT_TRUE(result.errors.starts_with("error: ")) << result.errors;
+    for (const std::string& part : parts) {
+      EXPECT_TRUE(contains(result.errors, part)) << part << " is not in: " << result.errors;
+    }
+  }
+
+  static inline std::optional<io::ScratchFolder> shared_;
+  static inline Result first_run_;
+};
+
+TEST_F(Cli, TrainingFillsTheRunFolder) {
+  for (const char* name : {"config.toml", "metrics.jsonl", "events.jsonl", "run.log", "env.json", "plan.json",
+                           "report.html", "tokenizer.json", "checkpoints/latest"}) {
+    EXPECT_TRUE(std::filesystem::exists(finished() + "/" + name)) << name;
+  }
+  int event_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(finished())) {
+    event_files += entry.path().filename().string().starts_with("events.out.tfevents.") ? 1 : 0;
+  }
+  EXPECT_EQ(event_files, 1);
+  const std::vector<std::pair<double, double>> steps = losses(finished());
+  ASSERT_EQ(std::ssize(steps), kSteps);
+  EXPECT_LT(steps.back().second, steps.front().second);
+  // Evaluations at 5 and 10, and of everything at the end.
+  EXPECT_EQ(std::ssize(json_lines(finished() + "/metrics.jsonl")), kSteps + 3);
+  EXPECT_EQ(latest(finished()), finished() + "/checkpoints/step000012");
+  EXPECT_TRUE(contains(read_bytes(finished() + "/report.html"), "finished"));
+  EXPECT_TRUE(contains(first_run_.output, "[step=12/12,epoch=1,eta=0:00:00]"));
+  EXPECT_TRUE(contains(first_run_.output, "bigram"));
+}
+
+TEST_F(Cli, OutputThatIsNoTerminalIsPlain) { EXPECT_FALSE(contains(first_run_.output, {&kEscape, 1})); }
+
+TEST_F(Cli, TerminalGetsALiveViewAndNoColorIsRespected) {
+  const auto on_terminal = [](const std::string& name, std::vector<std::string> environment) {
+    const Result result = run(train(folder(name)), {.environment = std::move(environment),
+                                                    .output = ChildProcess::Output::kTerminal});
+    EXPECT_EQ(result.code, 0) << result.output;
+    return result.output;
+  };
+  const std::string colored = on_terminal("colored", {"TERM=xterm"});
+  EXPECT_TRUE(contains(colored, "\x1b[0;3"));
+  const std::string colorless = on_terminal("colorless", {"TERM=xterm", "NO_COLOR=1"});
+  EXPECT_TRUE(contains(colorless, {&kEscape, 1}));
+  EXPECT_FALSE(contains(colorless, "\x1b[0;"));
+  EXPECT_TRUE(colorless.ends_with("\n")) << "the terminal is not left as it was found";
+  EXPECT_FALSE(contains(on_terminal("dumb", {"TERM=dumb"}), {&kEscape, 1}));
+}
+
+TEST_F(Cli, FinishedRunHasNothingToDo) {
+  const std::string metrics = read_bytes(finished() + "/metrics.jsonl");
+  const Result again = run(train(finished()));
+  EXPECT_EQ(again.code, 0) << again.errors;
+  EXPECT_TRUE(contains(again.output, "nothing to do")) << again.output;
+  EXPECT_EQ(read_bytes(finished() + "/metrics.jsonl"), metrics);
+}
+
+TEST_F(Cli, ResumeNeverRefusesAnExistingRun) {
+  expect_error(run(train(finished(), {"--resume=never"})), 2,
+               {"run.resume", finished(), "hint:", "--run.dir"});
+}
+
+TEST_F(Cli, UnknownKeyNamesTheNearest) {
+  expect_error(run(train(folder("none"), {"--model.moe.expert=8"})), 2,
+               {"model.moe.expert", "model.moe.experts"});
+  EXPECT_FALSE(std::filesystem::exists(folder("none")));
+}
+
+TEST_F(Cli, MissingDataSaysHowToGetIt) {
+  expect_error(run(train(folder("none"), {"--data.dir=" + folder("nowhere")})), 3,
+               {folder("nowhere"), "hint:", "wych data prepare"});
+}
+
+TEST_F(Cli, VocabularyMustHoldTheData) {
+  expect_error(run(train(folder("none"), {"--model.vocab_size=100"})), 2,
+               {"model.vocab_size", "100", "hint:", "--model.vocab_size="});
+}
+
+TEST_F(Cli, CorruptCheckpointIsNamed) {
+  const std::string dir = folder("corrupt");
+  ASSERT_EQ(run(train(dir)).code, 0);
+  const std::string path = latest(dir) + "/model.safetensors";
+  std::string bytes = read_bytes(path);
+  bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 1);
+  io::write_bytes(path, bytes);
+  expect_error(run(train(dir, {"--run.max_steps=20"})), 4, {path});
+  expect_error(run({"inspect", dir, "--verify"}), 4, {path});
+}
+
+TEST_F(Cli, DivergenceEndsTheRunWithItsCode) {
+  const std::string dir = folder("diverged");
+  const Result result = run(train(dir, {"--optimizer.lr=1e30", "--optimizer.max_consecutive_non_finite=3"}));
+  expect_error(result, 5, {"not finite", "hint:", "--optimizer.lr"});
+  EXPECT_TRUE(contains(read_bytes(dir + "/events.jsonl"), "non_finite"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/report.html"));
+}
+
+TEST_F(Cli, PrintConfigShowsWhereValuesComeFrom) {
+  const Result result = run(train(folder("none"), {"--print-config"}));
+  EXPECT_EQ(result.code, 0) << result.errors;
+  EXPECT_TRUE(contains(result.output, "tiny.toml:3")) << result.output;
+  EXPECT_TRUE(contains(result.output, "command line"));
+  EXPECT_TRUE(contains(result.output, "experts = 4"));
+  EXPECT_FALSE(std::filesystem::exists(folder("none")));
+}
+
+TEST_F(Cli, PlanPrintsNumbersForPrograms) {
+  const Result result = run({"plan", folder("tiny.toml"), "--json"});
+  ASSERT_EQ(result.code, 0) << result.errors;
+  const io::Json plan = json_of(result.output);
+  EXPECT_GT(number_at(plan, "parameters"), number_at(plan, "active_parameters"));
+  EXPECT_GT(number_at(plan, "step_seconds"), 0);
+  ASSERT_NE(plan.find("fits"), nullptr);
+  EXPECT_TRUE(*plan.find("fits")->get<bool>());
+  ASSERT_NE(plan.find("ranks"), nullptr);
+  ASSERT_EQ(plan.find("ranks")->get<io::Json::Array>()->size(), 1U);
+  const io::Json run_plan = json_of(read_bytes(finished() + "/plan.json"));
+  EXPECT_GT(number_at(run_plan, "total_bytes"), 0);
+}
+
+TEST_F(Cli, InspectListsTensors) {
+  const Result result = run({"inspect", finished(), "--verify"});
+  EXPECT_EQ(result.code, 0) << result.errors;
+  for (const char* part : {"blocks.0.moe.w13", "[4, 32, 16]", "head.weight", "every byte agrees"}) {
+    EXPECT_TRUE(contains(result.output, part)) << part << " is not in: " << result.output;
+  }
+}
+
+TEST_F(Cli, EvaluationOfARunAgreesWithItsOwn) {
+  const Result result = run({"eval", "--model", finished(), "--data", folder("data/valid.npy"), "--json"});
+  ASSERT_EQ(result.code, 0) << result.errors;
+  const io::Json measured = json_of(result.output);
+  const io::Json logged = json_lines(finished() + "/metrics.jsonl").back();
+  EXPECT_NEAR(number_at(measured, "CE loss"), number_at(logged, "eval/lm/valid/CE loss"), 1e-5);
+  EXPECT_GT(number_at(measured, "tokens"), 100);
+}
+
+TEST_F(Cli, EvaluationOfAHuggingFaceFolderMatchesItsLogits) {
+  const std::string model = "tests/golden/olmoe";
+  const io::SafetensorsFile expected =
+      io::SafetensorsFile::open(model + "/expected.safetensors", ErrorKind::kData).value();
+  const std::vector<i32> ids = expected.read<i32>("input_ids").value();  // [2, 40]
+  const std::vector<float> logits = expected.read<float>("logits").value();
+  const std::size_t length = ids.size() / 2;
+  const std::size_t width = logits.size() / ids.size();
+  double sum = 0;
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    if ((t + 1) % length != 0) {
+      double total = 0;
+      for (std::size_t v = 0; v < width; ++v) {
+        total += std::exp(static_cast<double>(logits[t * width + v]));
+      }
+      sum += std::log(total) - static_cast<double>(logits[t * width + static_cast<std::size_t>(ids[t + 1])]);
+    }
+  }
+  const std::string file = folder("golden.npy");
+  data::write_token_file(file, data::TokenType::kU16, ids).value();
+  const Result result =
+      run({"eval", "--model", model, "--data", file, "--seq", std::to_string(length), "--json"});
+  ASSERT_EQ(result.code, 0) << result.errors;
+  const io::Json measured = json_of(result.output);
+  EXPECT_EQ(number_at(measured, "tokens"), static_cast<double>(ids.size() - 2));
+  EXPECT_NEAR(number_at(measured, "CE loss"), sum / static_cast<double>(ids.size() - 2), 1e-5);
+}
+
+TEST_F(Cli, SameSeedGeneratesTheSameText) {
+  const auto generate = [](const std::string& seed) {
+    const Result result = run({"generate", "--model", finished(), "--prompt", "the river ",
+                               "--max-new-tokens", "8", "--seed", seed});
+    EXPECT_EQ(result.code, 0) << result.errors;
+    return result.output;
+  };
+  const std::string text = generate("1");
+  EXPECT_TRUE(text.starts_with("the river ")) << text;
+  EXPECT_EQ(generate("1"), text);
+  EXPECT_NE(generate("2"), text);
+}
+
+// Runs that are stopped in the middle, beside one of the same length that was not.
+class CliResume : public Cli {
+ protected:
+  static void SetUpTestSuite() {
+    Cli::SetUpTestSuite();
+    ASSERT_EQ(run(train_long(whole())).code, 0);
+  }
+  static std::string whole() { return folder("whole"); }
+
+  // Starts a run and sends it a signal once it has printed step `step`; its exit code and output.
+  static Result stopped_at(i64 step, int signal, const std::vector<std::string>& arguments) {
+    ChildProcess child(command_line(arguments));
+    EXPECT_TRUE(child.read_until(fmt::format("[step={}/", step)));
+    child.send(signal);
+    const int code = child.wait();
+    return {code, child.output(), child.errors()};
+  }
+
+  static void expect_equals_whole(const std::string& run_dir) {
+    EXPECT_EQ(losses(run_dir), losses(whole()));
+    ASSERT_EQ(std::filesystem::path(latest(run_dir)).filename(), "step000120");
+    for (const char* file : {"model", "optimizer", "state"}) {
+      const std::string name = fmt::format("/{}.safetensors", file);
+      EXPECT_TRUE(read_bytes(latest(run_dir) + name) == read_bytes(latest(whole()) + name)) << name;
+    }
+  }
+};
+
+TEST_F(CliResume, AnInterruptedRunGoesOnToTheBit) {
+  const std::string dir = folder("interrupted");
+  const Result first = stopped_at(3, SIGINT, train_long(dir));
+  EXPECT_EQ(first.code, 0) << first.errors;
+  EXPECT_TRUE(contains(first.output, "stopped at step")) << first.output;
+  EXPECT_TRUE(contains(read_bytes(dir + "/report.html"), "of 120"));
+  ASSERT_LT(std::ssize(losses(dir)), kLongSteps);
+  const Result second = run(train_long(dir, {"--resume=auto"}));
+  EXPECT_EQ(second.code, 0) << second.errors;
+  EXPECT_TRUE(contains(second.output, "resumed from " + dir)) << second.output;
+  expect_equals_whole(dir);
+}
+
+TEST_F(CliResume, AKilledRunGoesOnToTheBit) {
+  const std::string dir = folder("killed");
+  const Result first = stopped_at(23, SIGKILL, train_long(dir));
+  EXPECT_EQ(first.code, 128 + SIGKILL);
+  const std::string checkpoint = latest(dir);
+  ASSERT_NE(checkpoint, "no checkpoint");
+  ASSERT_NE(std::filesystem::path(checkpoint).filename(), "step000120");
+  const Result second = run(train_long(dir));
+  EXPECT_EQ(second.code, 0) << second.errors;
+  EXPECT_TRUE(contains(second.output, "resumed from " + checkpoint)) << second.output;
+  expect_equals_whole(dir);
+}
+
+TEST_F(CliResume, RequeueSignalSavesAndExitsForTheScheduler) {
+  const std::string dir = folder("requeued");
+  const Result first = stopped_at(3, SIGUSR1, train_long(dir));
+  EXPECT_EQ(first.code, 75) << first.errors;
+  const i64 done = std::ssize(losses(dir));
+  EXPECT_LT(done, kLongSteps);
+  EXPECT_EQ(latest(dir), fmt::format("{}/checkpoints/step{:06}", dir, done));
+  EXPECT_EQ(run(train_long(dir)).code, 0);
+  expect_equals_whole(dir);
+}
+
+TEST_F(CliResume, CheckpointSignalSavesAndGoesOn) {
+  const std::string dir = folder("saved");
+  const Result result = stopped_at(3, SIGUSR2, train_long(dir, {"--checkpoint.interval=0"}));
+  EXPECT_EQ(result.code, 0) << result.errors;
+  i64 checkpoints = 0;
+  for (const io::Json& event : json_lines(dir + "/events.jsonl")) {
+    checkpoints += *event.find("event")->get<std::string>() == "checkpoint" ? 1 : 0;
+  }
+  EXPECT_EQ(checkpoints, 2);
+  expect_equals_whole(dir);
+}
+
+}  // namespace
+}  // namespace wych
