@@ -34,14 +34,14 @@ int make_unlinked_file() {
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command, const Options& options) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command, const ChildOptions& options) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> environment = options.environment;
   const char* path = std::getenv("PATH");
   environment.push_back(std::string("PATH=") + (path == nullptr ? "" : path));
   const std::vector<char*> argv = pointers(arguments);
   const std::vector<char*> envp = pointers(environment);
-  if (options.output == Output::kTerminal) {
+  if (options.on_terminal) {
     const winsize size{.ws_row = 40, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
     process_ = ::forkpty(&output_descriptor_, nullptr, nullptr, &size);
     if (process_ == 0) {

@@ -9,16 +9,15 @@
 
 namespace wych {
 
+struct ChildOptions {
+  std::vector<std::string> environment;  // "NAME=value"; nothing is inherited but PATH
+  bool on_terminal = false;              // standard streams are a pseudo-terminal of 100 x 40
+};
+
 class ChildProcess {
  public:
-  enum class Output { kPipe, kTerminal };  // kTerminal: a pseudo-terminal of 100 x 40
-  struct Options {
-    std::vector<std::string> environment;  // "NAME=value"; nothing is inherited but PATH
-    Output output = Output::kPipe;
-  };
-
   // Starts `command` (program, arguments). CHECKs that it could be started.
-  explicit ChildProcess(const std::vector<std::string>& command, const Options& options = {});
+  explicit ChildProcess(const std::vector<std::string>& command, const ChildOptions& options = {});
   ~ChildProcess();  // kills it if it still runs
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

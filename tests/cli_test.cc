@@ -38,7 +38,7 @@ std::vector<std::string> command_line(const std::vector<std::string>& arguments)
   return command;
 }
 
-Result run(const std::vector<std::string>& arguments, const ChildProcess::Options& options = {}) {
+Result run(const std::vector<std::string>& arguments, const ChildOptions& options = {}) {
   ChildProcess child(command_line(arguments), options);
   const int code = child.wait();
   return {code, child.output(), child.errors()};
@@ -239,8 +239,8 @@ TEST_F(Cli, OutputThatIsNoTerminalIsPlain) { EXPECT_FALSE(contains(first_run_.ou
 
 TEST_F(Cli, TerminalGetsALiveViewAndNoColorIsRespected) {
   const auto on_terminal = [](const std::string& name, std::vector<std::string> environment) {
-    const Result result = run(train(folder(name)), {.environment = std::move(environment),
-                                                    .output = ChildProcess::Output::kTerminal});
+    const Result result =
+        run(train(folder(name)), {.environment = std::move(environment), .on_terminal = true});
     EXPECT_EQ(result.code, 0) << result.output;
     return result.output;
   };
@@ -360,7 +360,7 @@ TEST_F(Cli, EvaluationOfAHuggingFaceFolderMatchesItsLogits) {
     }
   }
   const std::string file = folder("golden.npy");
-  data::write_token_file(file, data::TokenType::kU16, ids).value();
+  ASSERT_TRUE(data::write_token_file(file, data::TokenType::kU16, ids).has_value());
   const Result result =
       run({"eval", "--model", model, "--data", file, "--seq", std::to_string(length), "--json"});
   ASSERT_EQ(result.code, 0) << result.errors;

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/sticky_max.h"
+
 namespace wych {
 namespace {
 

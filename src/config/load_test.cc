@@ -208,8 +208,8 @@ TEST_F(Load, EveryRuleBetweenKeysRefusesByName) {
       {{"--data.batch_sequences=8388608"},
        "data.microbatch_sequences: makes a microbatch of 8388608 sequences x 128 tokens x top-2"},
       {{"--model.moe.experts=20000000"}, "with the padding of 20000000 experts more than 2^31 - 1 rows"},
-      {{"--data.batch_sequences=4097", "--data.microbatch_sequences=1"},
-       "data.microbatch_sequences: is 1: a rank's 4097 of data.batch_sequences = 4097 make 4097 "
+      {{"--data.batch_sequences=16385", "--data.microbatch_sequences=1"},
+       "data.microbatch_sequences: is 1: a rank's 16385 of data.batch_sequences = 16385 make 16385 "
        "microbatches"},
       {{"--data.dir="}, "data.dir: must be given"},
       {{"--run.max_steps=0"}, "run.max_steps: must be given"},
@@ -245,9 +245,9 @@ TEST_F(Load, EveryRuleBetweenKeysRefusesByName) {
 TEST_F(Load, MicrobatchesAndThreadsMayBeAsManyAsTheBound) {
   const std::string path = write("a.toml", kRunnable);
   const Expected<Loaded> loaded =
-      load_with(path, {"--data.batch_sequences=4096", "--data.microbatch_sequences=1", "--run.threads=1024"});
+      load_with(path, {"--data.batch_sequences=16384", "--data.microbatch_sequences=1", "--run.threads=1024"});
   EXPECT_TRUE(loaded.has_value()) << loaded.error().text();
-  EXPECT_TRUE(load_with(path, {"--data.batch_sequences=8192", "--data.microbatch_sequences=1"}, {.world = 2})
+  EXPECT_TRUE(load_with(path, {"--data.batch_sequences=32768", "--data.microbatch_sequences=1"}, {.world = 2})
                   .has_value());
   expect_contains(errors(path, {"--run.threads=1025"}), "run.threads: is 1025, expected between 0 and 1024");
 }

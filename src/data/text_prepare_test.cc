@@ -19,7 +19,7 @@ class TextPrepareTest : public testing::Test {
  protected:
   TextPrepareTest() {
     (void)folder_.write("project/CMakeLists.txt", "project(wych)\n");
-    for (int i = 1; i < 40; ++i) {
+    for (int i = 0; i < 39; ++i) {
       (void)folder_.write(
           fmt::format("project/f{:02}.md", i),
           fmt::format("# File {}\n\nThe quick brown fox jumps over {} lazy dogs.\n", i, i * i));
