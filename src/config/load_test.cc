@@ -244,8 +244,8 @@ TEST_F(Load, EveryRuleBetweenKeysRefusesByName) {
 
 TEST_F(Load, MicrobatchesAndThreadsMayBeAsManyAsTheBound) {
   const std::string path = write("a.toml", kRunnable);
-  const Expected<Loaded> loaded =
-      load_with(path, {"--data.batch_sequences=16384", "--data.microbatch_sequences=1", "--run.threads=1024"});
+  const Expected<Loaded> loaded = load_with(
+      path, {"--data.batch_sequences=16384", "--data.microbatch_sequences=1", "--run.threads=1024"});
   EXPECT_TRUE(loaded.has_value()) << loaded.error().text();
   EXPECT_TRUE(load_with(path, {"--data.batch_sequences=32768", "--data.microbatch_sequences=1"}, {.world = 2})
                   .has_value());

@@ -74,6 +74,7 @@ class TrainingRun {
 
   // However the run ends, once there is a run folder there is a report.
   Expected<RunEnd> run() {
+    WYCH_TRY(const FolderLock lock, RunFolder::lock(config_));
     Expected<RunEnd> end = train();
     if (folder_) {
       report();
@@ -83,7 +84,6 @@ class TrainingRun {
 
  private:
   Expected<RunEnd> train() {
-    WYCH_TRY(const FolderLock lock, RunFolder::lock(config_));
     WYCH_TRY(const std::optional<std::string> resume, RunFolder::find_resume(config_));
     WYCH_TRY_VOID(prepare(resume));
     show_header();
