@@ -49,7 +49,7 @@ class Trainer {
   explicit Trainer(std::span<const std::string_view> texts) {
     count_words(texts);
     for (u32 index = 0; index < words_.size(); ++index) {
-      count_pairs(index, /*sign=*/1, /*only=*/-1);
+      count_pairs(index, /*sign=*/1, /*created=*/-1);
     }
     for (const auto& [key, state] : pairs_) {
       push(key, state.count);

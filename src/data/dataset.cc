@@ -74,10 +74,10 @@ class Fields {
     return fail(key, names), choices.front().second;
   }
   const Json& list(const char* key) {
-    static const Json kEmpty = Json::array();
+    static const Json empty = Json::array();
     const Json* value = find(key);
     if (value == nullptr || !value->is_array()) {
-      return fail(key, "a list"), kEmpty;
+      return fail(key, "a list"), empty;
     }
     return *value;
   }

@@ -264,7 +264,7 @@ Expected<PrepareReport> prepare_laptop_data(const PrepareOptions& options, Threa
     return filesystem_error(partial, "create", failure);
   }
   Expected<Dataset> dataset = build(options, partial, pool, progress);
-  Expected<void> moved = dataset ? move_into_place(partial, folder) : std::move(dataset).error();
+  Expected<void> moved = dataset ? move_into_place(partial, folder) : Expected<void>(dataset.error());
   if (!moved) {
     fs::remove_all(partial, failure);
     return std::move(moved).error();

@@ -99,9 +99,9 @@ class Reader {
   }
 
   static const Json& member(const Json& object, const char* key) {
-    static const Json kNull;
+    static const Json null;
     const auto found = object.is_object() ? object.find(key) : object.end();
-    return object.is_object() && found != object.end() ? *found : kNull;
+    return object.is_object() && found != object.end() ? *found : null;
   }
 
   // `value` must be absent, null or equal to `allowed`.

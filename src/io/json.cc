@@ -56,7 +56,7 @@ std::string convert(simdjson::dom::element element, Json& out) {
         if (std::string twice = convert(field.value, value); !twice.empty()) {
           return twice;
         }
-        object.emplace_back(field.key, std::move(value));
+        object.push_back({std::string(field.key), std::move(value)});
       }
       out.data = std::move(object);
       return "";

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,9 +13,11 @@
 
 namespace wych::io {
 
+struct JsonMember;
+
 struct Json {
   using Array = std::vector<Json>;
-  using Object = std::vector<std::pair<std::string, Json>>;  // in the order of the text, keys unique
+  using Object = std::vector<JsonMember>;  // in the order of the text, keys unique
   std::variant<std::monostate, bool, i64, double, std::string, Array, Object> data;  // monostate: null
 
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::monostate>(data); }
@@ -31,6 +32,12 @@ struct Json {
   [[nodiscard]] const Json* find(std::string_view key) const;
   // "null", "true", "the integer 3", "the string \"a\"", "a list", "an object": for messages.
   [[nodiscard]] std::string describe() const;
+};
+
+// A member of an object.
+struct JsonMember {
+  std::string key;
+  Json value;
 };
 
 // Errors: malformed text, invalid UTF-8, a key twice in one object; nothing but white space may follow the

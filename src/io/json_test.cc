@@ -16,7 +16,7 @@ TEST(Json, ReadsEveryTypeInOrder) {
       parse(R"({"b":[1,-2.5,null],"a":{"x":"\u00e9"},"t":true,"big":18446744073709551615})");
   ASSERT_TRUE(json.has_value()) << json.error().text();
   const Json::Object& object = *json->get<Json::Object>();
-  EXPECT_EQ(object[0].first, "b");
+  EXPECT_EQ(object[0].key, "b");
   const Json::Array& array = *json->find("b")->get<Json::Array>();
   EXPECT_EQ(*array[0].get<i64>(), 1);
   EXPECT_EQ(*array[1].get<double>(), -2.5);

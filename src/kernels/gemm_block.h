@@ -16,7 +16,7 @@ namespace wych::kernels {
 namespace {
 
 // 6 x 4 accumulators and 4 vectors of B leave three of 32 registers (6 x 2 and 2: two of 16).
-constexpr int kMaxRows = 6;
+inline constexpr int kMaxRows = 6;
 
 template <class V>
 constexpr i64 kPanelColumns = V::kMaxVectors* V::kLanes;

@@ -66,7 +66,9 @@ struct Example {
   [[nodiscard]] ir::CaseInput starts() const {
     ir::CaseInput input{{DType::kI32, {tokens()}}};
     for (i64 t = 0; t < tokens(); ++t) {
-      input.values.push_back(static_cast<double>(t % shape.sequence / document * document));
+      const i64 position = t % shape.sequence;
+      const i64 start = position - position % document;
+      input.values.push_back(static_cast<double>(start));
     }
     if (document >= shape.sequence) {
       input.values[0] = -3;  // the same as 0

@@ -51,8 +51,9 @@ struct Routing {
 
 inline Routing make_routing(std::string label, i64 k, i64 experts, i64 alignment, i64 spare_rows,
                             std::vector<double> indices) {
+  const i64 tokens = static_cast<i64>(indices.size()) / k;
   Routing routing{.label = std::move(label),
-                  .tokens = static_cast<i64>(indices.size()) / k,
+                  .tokens = tokens,
                   .k = k,
                   .experts = experts,
                   .alignment = alignment,

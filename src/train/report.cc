@@ -18,6 +18,7 @@ namespace wych::train {
 namespace {
 
 constexpr std::size_t kMostSamples = 8;
+constexpr std::size_t kMostDots = 20;  // beyond, a curve alone is clearer
 
 constexpr std::string_view kHead = R"(<!DOCTYPE html>
 <html lang="en">
@@ -97,9 +98,9 @@ double last_value(const std::vector<Point>& points) {
   return found == points.rend() ? std::nan("") : found->value;
 }
 
-// The training loss over a twenty-fifth of the run: smooth enough to read, without lagging behind.
-std::vector<Point> smooth_loss(const RunRecord& record) {
-  return smoothed(record.loss, static_cast<double>(record.loss.size()) / 25);
+// A curve over a fiftieth of the run: smooth enough to read.
+std::vector<Point> smooth(const std::vector<Point>& points) {
+  return smoothed(points, std::max<std::size_t>(3, points.size() / 100));
 }
 
 i64 planned_steps(const config::Config& config) {
@@ -113,7 +114,7 @@ std::string tile(std::string_view name, const std::string& value) {
 
 std::string tiles(const RunRecord& record) {
   std::string html = "<dl class=\"tiles\">\n";
-  html += tile("training loss", decimal_text(last_value(smooth_loss(record))));
+  html += tile("training loss", decimal_text(last_value(smooth(record.loss))));
   const double validation =
       record.final_evaluation ? record.final_evaluation->ce : last_value(record.validation);
   if (std::isfinite(validation)) {
@@ -170,17 +171,22 @@ std::string charts(const RunRecord& record) {
   const EvalReport final = record.final_evaluation.value_or(EvalReport());
   LineChart loss{.title = "Loss, nats per token", .series = {}};
   loss.series.push_back({"each step", 0, Mark::kFaintLine, record.loss});
-  loss.series.push_back({"training, smoothed", 0, Mark::kLine, smooth_loss(record)});
+  loss.series.push_back({"training, smoothed", 0, Mark::kLine, smooth(record.loss)});
   loss.series.push_back({"held-out", 1, Mark::kLine, record.validation});
-  loss.series.push_back({"", 1, Mark::kDots, record.validation});
+  if (record.validation.size() <= kMostDots) {
+    loss.series.push_back({"", 1, Mark::kDots, record.validation});
+  }
   loss.series.push_back(level("bigram", 2, final.bigram_ce, record.loss));
   loss.series.push_back(level("unigram", 3, final.unigram_ce, record.loss));
   LineChart norm{.title = "Gradient norm", .log_scale = true, .series = {}};
-  norm.series.push_back({"each step", 0, Mark::kLine, record.grad_norm});
+  norm.series.push_back({"each step", 0, Mark::kFaintLine, record.grad_norm});
+  norm.series.push_back({"smoothed", 0, Mark::kLine, smooth(record.grad_norm)});
   norm.series.push_back({"skipped", 1, Mark::kDots, record.skipped});
-  LineChart imbalance{.title = "Load imbalance, largest / mean expert", .series = {}};
-  imbalance.series.push_back({"worst layer", 1, Mark::kFaintLine, record.imbalance});
-  imbalance.series.push_back({"mean of layers", 0, Mark::kLine, record.mean_imbalance});
+  LineChart imbalance{.title = "Load imbalance, largest / mean", .series = {}};
+  imbalance.series.push_back({"", 1, Mark::kFaintLine, record.imbalance});
+  imbalance.series.push_back({"", 0, Mark::kFaintLine, record.mean_imbalance});
+  imbalance.series.push_back({"worst layer", 1, Mark::kLine, smooth(record.imbalance)});
+  imbalance.series.push_back({"mean of layers", 0, Mark::kLine, smooth(record.mean_imbalance)});
   const LineChart rate{.title = "Learning rate", .series = {{"", 0, Mark::kLine, record.learning_rate}}};
   std::vector<HeatMapRow> rows;
   for (const LayerLoad& load : record.loads) {

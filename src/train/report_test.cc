@@ -277,12 +277,14 @@ TEST(LineChart, LevelsAndSinglePointsHaveAnAxis) {
   EXPECT_EQ(line_chart({}), "");
 }
 
-TEST(Smoothed, IsUnbiasedAndKeepsGaps) {
-  const std::vector<Point> out = smoothed({{1, 4}, {2, 4}, {3, std::nan("")}, {4, 8}}, 2);
-  EXPECT_EQ(out[0].value, 4);
-  EXPECT_EQ(out[1].value, 4);
+TEST(Smoothed, IsCentredAndKeepsGaps) {
+  const std::vector<Point> out = smoothed({{1, 4}, {2, 6}, {3, std::nan("")}, {4, 8}, {5, 1}}, 1);
+  EXPECT_EQ(out[0].value, 5);
+  EXPECT_EQ(out[1].value, 5);
   EXPECT_TRUE(std::isnan(out[2].value));
-  EXPECT_NEAR(out[3].value, (8 + 0.5 * 4 + 0.25 * 4) / 1.75, 1e-12);
+  EXPECT_EQ(out[3].value, 4.5);
+  EXPECT_EQ(out[4].step, 5);
+  EXPECT_TRUE(smoothed({}, 3).empty());
 }
 
 }  // namespace

@@ -269,18 +269,20 @@ std::string heat_map(const std::string& title, const std::string& columns,
          "\n</div>\n</figure>\n";
 }
 
-std::vector<Point> smoothed(const std::vector<Point>& points, double steps) {
-  const double keep = 1 - 1 / std::max(1.0, steps);
-  double sum = 0;
-  double weight = 0;
-  std::vector<Point> out;
+std::vector<Point> smoothed(const std::vector<Point>& points, std::size_t radius) {
+  const auto is_gap = [](const Point& point) { return !(std::abs(point.value) < kLargestDrawable); };
+  std::vector<double> sums = {0};    // of the values before each point
+  std::vector<double> counts = {0};  // how many of them are no gaps
   for (const Point& point : points) {
-    if (std::isfinite(point.value)) {
-      sum = keep * sum + point.value;
-      weight = keep * weight + 1;
-    }
-    out.push_back(
-        {point.step, std::isfinite(point.value) ? sum / weight : std::numeric_limits<double>::quiet_NaN()});
+    sums.push_back(sums.back() + (is_gap(point) ? 0 : point.value));
+    counts.push_back(counts.back() + (is_gap(point) ? 0 : 1));
+  }
+  std::vector<Point> out = points;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::size_t begin = i - std::min(i, radius);
+    const std::size_t end = std::min(points.size(), i + radius + 1);
+    out[i].value = is_gap(points[i]) ? std::numeric_limits<double>::quiet_NaN()
+                                     : (sums[end] - sums[begin]) / (counts[end] - counts[begin]);
   }
   return out;
 }

@@ -44,7 +44,8 @@ struct HeatMapRow {
 std::string heat_map(const std::string& title, const std::string& columns,
                      const std::vector<HeatMapRow>& rows);
 
-// Exponential moving average over about `steps` steps, unbiased from the first on; gaps stay gaps.
-std::vector<Point> smoothed(const std::vector<Point>& points, double steps);
+// Each value's mean over the `radius` points before and after it, so the curve does not lag; gaps stay gaps
+// and count in no mean.
+std::vector<Point> smoothed(const std::vector<Point>& points, std::size_t radius);
 
 }  // namespace wych::train
