@@ -124,7 +124,9 @@ ir::OpCase rope_case(DType dtype, i64 tokens, const RopeShape& shape, bool inver
 std::vector<double> starts_of(i64 tokens, i64 sequence, i64 document) {
   std::vector<double> starts;
   for (i64 t = 0; t < tokens; ++t) {
-    starts.push_back(static_cast<double>(t % sequence / document * document));
+    const i64 position = t % sequence;
+    const i64 start = position - position % document;
+    starts.push_back(static_cast<double>(start));
   }
   return starts;
 }

@@ -162,7 +162,8 @@ Graph unroll(const Graph& microbatch, i32 num_microbatches, std::span<const Micr
   for (const MicrobatchAction& action : actions) {
     WYCH_CHECK(action.microbatch >= 0 && action.microbatch < num_microbatches, "no microbatch {}",
                action.microbatch);
-    ++seen[static_cast<std::size_t>(2 * action.microbatch + (action.backward ? 1 : 0))];
+    const std::size_t microbatch_index = static_cast<std::size_t>(action.microbatch);
+    ++seen[2 * microbatch_index + (action.backward ? 1 : 0)];
   }
   for (const int count : seen) {
     WYCH_CHECK(count == 1, "every microbatch needs one forward and one backward");

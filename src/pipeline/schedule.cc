@@ -38,7 +38,7 @@ class Replay {
   Replay(i32 num_stages, i32 num_microbatches)
       : num_stages_(num_stages),
         num_microbatches_(num_microbatches),
-        done_(static_cast<std::size_t>(2 * num_stages * num_microbatches), 0) {}
+        done_(static_cast<std::size_t>(i64{2} * num_stages * num_microbatches), 0) {}
 
   [[nodiscard]] bool in_range(const Action& action) const {
     return action.stage >= 0 && action.stage < num_stages_ && action.microbatch >= 0 &&
@@ -61,8 +61,8 @@ class Replay {
 
  private:
   [[nodiscard]] std::size_t index(i32 stage, Kind kind, i32 microbatch) const {
-    return static_cast<std::size_t>((stage * num_microbatches_ + microbatch) * 2 +
-                                    (kind == Kind::kBackward ? 1 : 0));
+    const i64 pair = i64{stage} * num_microbatches_ + microbatch;
+    return static_cast<std::size_t>(2 * pair + (kind == Kind::kBackward ? 1 : 0));
   }
   i32 num_stages_;
   i32 num_microbatches_;

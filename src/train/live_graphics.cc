@@ -76,7 +76,7 @@ class Braille {
   void set(int x, int y) {
     constexpr std::array<std::array<u8, 2>, 4> kBits = {
         {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
-    const auto cell = static_cast<std::size_t>(y / 4 * columns_ + x / 2);
+    const auto cell = static_cast<std::size_t>(i64{y / 4} * columns_ + x / 2);
     dots_[cell] = static_cast<u8>(dots_[cell] |
                                   kBits[static_cast<std::size_t>(y % 4)][static_cast<std::size_t>(x % 2)]);
   }
@@ -84,7 +84,7 @@ class Braille {
   [[nodiscard]] std::string row(int index) const {
     std::string text;
     for (int column = 0; column < columns_; ++column) {
-      const u8 dots = dots_[static_cast<std::size_t>(index * columns_ + column)];
+      const u8 dots = dots_[static_cast<std::size_t>(i64{index} * columns_ + column)];
       if (dots == 0) {
         text += ' ';
       } else {  // U+2800 + dots in UTF-8

@@ -70,10 +70,12 @@ path{fill:none;vector-effect:non-scaling-stroke;stroke-linejoin:round}
 rect{stroke:var(--card);stroke-width:2;vector-effect:non-scaling-stroke}
 .hot{fill:var(--hot)}.cold{fill:var(--cold)}
 .scroll{overflow-x:auto}
+.scroll+.scroll{margin-top:1rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem 1.1rem .3rem 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
 th{font-weight:400;color:var(--quiet)}
-td.n,th.n{text-align:right;white-space:nowrap}
+td.n,th.n{text-align:right}
+td.n{white-space:nowrap}
 .sample{margin:.6rem 0}
 .text{margin:.2rem 0 0;color:var(--text);white-space:pre-wrap;font:13px/1.5 ui-monospace,monospace}
 pre{margin:.6rem 0 0;padding:.9rem;background:var(--card);border-radius:10px;overflow-x:auto;
