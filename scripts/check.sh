@@ -33,31 +33,40 @@ check() {
   fi
 }
 
-# Files that git tracks or would track, matching the patterns; all files where there is no git checkout.
+# project_files FOLDER... -- NAME_PATTERN...: the project's own files there, by name. It asks the disk, not git: a
+# checkout owned by somebody else, or none at all, has the same files. Finding none is an error: a check of
+# nothing must not pass.
 project_files() {
-  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-    git ls-files --cached --others --exclude-standard -- "$@"
-  else
-    local pattern arguments=()
-    for pattern in "$@"; do
-      arguments+=(-o -name "$pattern")
-    done
-    find . -path ./build -prune -o -type f \( "${arguments[@]:1}" \) -print
-  fi
+  local folders=() names=() found
+  while [[ $1 != -- ]]; do
+    folders+=("$1")
+    shift
+  done
+  shift
+  for pattern in "$@"; do
+    names+=(-o -name "$pattern")
+  done
+  found=$(find "${folders[@]}" \( -path ./build -o -path ./data -o -path ./runs -o -name .git \) -prune -o \
+    -type f \( "${names[@]:1}" \) -print)
+  [[ -n $found ]] || {
+    echo "no file named $* in ${folders[*]}" >&2
+    return 1
+  }
+  printf '%s\n' "$found"
 }
 
 check_format() {
-  project_files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
+  project_files . -- '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
 }
 
 # Every command's status counts here: `set -e` is off inside a function whose result is tested.
 check_scripts() {
   local script
-  for script in x .ci/run $(project_files '*.sh'); do
+  for script in x .ci/run $(project_files . -- '*.sh'); do
     bash -n "$script" || return 1
   done
   # Parse only: nothing is written beside the sources.
-  project_files '*.py' | xargs python3 -c 'import ast, sys
+  project_files . -- '*.py' | xargs python3 -c 'import ast, sys
 for path in sys.argv[1:]:
     ast.parse(open(path).read(), path)'
 }
@@ -69,7 +78,7 @@ check_tidy() {
     cat build/check.log
     return 1
   }
-  project_files 'src/*.cc' | grep -v '_test\.cc$' |
+  project_files src -- '*.cc' | grep -v '_test\.cc$' |
     xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/check 2>&1 |
     sed '/^[0-9]* warnings\? generated\.$/d; /^[0-9]* warnings\? treated as errors\?$/d'
 }

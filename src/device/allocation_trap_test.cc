@@ -90,6 +90,15 @@ TEST(AllocationTrap, ThreadPoolAndArenaSlicesMakeNoAllocation) {
   const float scale = 2;
   std::atomic<i64> visits{0};
   i64 count = 0;
+  // A thread that starts may allocate (a sanitizer's thread-local state does), so all three run first: nobody
+  // leaves the meeting until every index of it is taken, and each thread can hold only one.
+  std::atomic<int> met{0};
+  pool.parallel_for(3, [&](i64) {
+    met.fetch_add(1);
+    while (met.load() < 3) {
+      std::this_thread::yield();
+    }
+  });
   {
     const AllocationTrap trap;
     for (int step = 0; step < 10; ++step) {
