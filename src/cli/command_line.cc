@@ -42,6 +42,8 @@ struct Options {
   DataPrepareOptions data_prepare;
   DataInspectOptions data_inspect;
   ProfileOptions profile;
+  BenchStepOptions bench_step;
+  BenchGemmOptions bench_gemm;
 };
 
 // A command with what to hand back when it was chosen.
@@ -178,6 +180,34 @@ Examples:
   return {command, &options.config, [&options] { return options; }};
 }
 
+Entry add_bench_step(CLI::App& bench, BenchStepOptions& options) {
+  CLI::App* command = bench.add_subcommand("step", "whole training steps");
+  command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_option("--steps", options.steps, "steps to measure")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options.json, "numbers for programs");
+  command->footer(fmt::format(R"(Trains on random tokens and writes nothing.
+{}
+
+Examples:
+  wych bench step configs/laptop.toml
+  wych bench step preset:laptop --run.threads=1 --json)",
+                              kOverrideHelp));
+  return {command, &options.config, [&options] { return options; }};
+}
+
+Entry add_bench_gemm(CLI::App& bench, BenchGemmOptions& options) {
+  CLI::App* command = bench.add_subcommand("gemm", "matrix products of training");
+  command->add_option("--threads", options.threads, "threads (default: one a core)")
+      ->check(CLI::Range(i64{1}, i64{1024}));
+  command->add_option("--repeats", options.repeats, "products to take the median of")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options.json, "numbers for programs");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   std::vector<Entry> entries = {add_train(app, options.train), add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
@@ -187,6 +217,11 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_data_prepare(*data, options.data_prepare));
   entries.push_back(add_data_inspect(*data, options.data_inspect));
   entries.push_back(add_profile(app, options.profile));
+  CLI::App* bench = app.add_subcommand("bench", "measure against this machine's ceilings");
+  bench->require_subcommand(1);
+  entries.push_back(add_bench_step(*bench, options.bench_step));
+  entries.push_back(add_bench_gemm(*bench, options.bench_gemm));
+  bench->group("Commands");
   data->group("Commands");
   for (const Entry& entry : entries) {
     entry.app->group("Commands");

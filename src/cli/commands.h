@@ -69,8 +69,21 @@ struct ProfileOptions {
   i64 steps = 5;
 };
 
-using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
-                             DataPrepareOptions, DataInspectOptions, ProfileOptions>;
+struct BenchStepOptions {
+  ConfigOptions config;
+  i64 steps = 20;
+  bool json = false;
+};
+
+struct BenchGemmOptions {
+  i64 threads = 0;  // 0: one a core
+  i64 repeats = 20;
+  bool json = false;
+};
+
+using Command =
+    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, DataPrepareOptions,
+                 DataInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -80,5 +93,7 @@ Expected<int> run(const InspectOptions& options);
 Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);
+Expected<int> run(const BenchStepOptions& options);
+Expected<int> run(const BenchGemmOptions& options);
 
 }  // namespace wych::cli

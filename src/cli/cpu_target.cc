@@ -1,4 +1,5 @@
-// The rates are stated, not measured, so that a plan says the same on every machine; the memory is asked for.
+// The rates of a plan are stated, not measured, so that it says the same on every machine; the memory is
+// asked for.
 #include "cli/cpu_target.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <charconv>
 
 #include "base/file.h"
+#include "kernels/ceilings.h"
 
 namespace wych::cli {
 namespace {
@@ -33,6 +35,16 @@ plan::Target cpu_target(int cores) {
                               cores == 1 ? "" : "s", 1e-9 * kFlopsPerCore, 1e-9 * kBytesPerSecond),
           .flops_per_second = kFlopsPerCore * cores,
           .bytes_per_second = kBytesPerSecond,
+          .memory_bytes = memory_bytes()};
+}
+
+plan::Target measured_cpu_target(ThreadPool& pool) {
+  const kernels::Ceilings ceilings = kernels::measure_ceilings(pool);
+  return {.name = fmt::format("{} thread{} that reach {:.0f} GFLOP/s and {:.1f} GB/s here",
+                              pool.num_threads(), pool.num_threads() == 1 ? "" : "s",
+                              1e-9 * ceilings.flops_per_second, 1e-9 * ceilings.bytes_per_second),
+          .flops_per_second = ceilings.flops_per_second,
+          .bytes_per_second = ceilings.bytes_per_second,
           .memory_bytes = memory_bytes()};
 }
 

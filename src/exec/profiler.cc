@@ -25,7 +25,7 @@ void Profiler::add(const plan::Program& program, std::size_t instruction, double
   time.bytes += cost.bytes_read + cost.bytes_written;
 }
 
-std::string Profiler::table() const {
+std::string Profiler::table(const plan::Target& target) const {
   std::vector<std::pair<std::string, OpTime>> rows(times_.begin(), times_.end());
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
@@ -33,12 +33,13 @@ std::string Profiler::table() const {
   for (const auto& [name, time] : rows) {
     total += time.seconds;
   }
-  std::string text =
-      fmt::format("{:<24} {:>8} {:>10} {:>7} {:>9} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s");
+  std::string text = fmt::format("{:<24} {:>8} {:>10} {:>7} {:>9} {:>8} {:>7}\n", "op", "calls", "ms",
+                                 "share", "GFLOP/s", "GB/s", "floor");
   for (const auto& [name, time] : rows) {
-    text += fmt::format("{:<24} {:>8} {:>10.2f} {:>6.1f}% {:>9.1f} {:>8.1f}\n", name, time.calls,
+    const double floor = std::max(time.flops / target.flops_per_second, time.bytes / target.bytes_per_second);
+    text += fmt::format("{:<24} {:>8} {:>10.2f} {:>6.1f}% {:>9.1f} {:>8.1f} {:>6.0f}%\n", name, time.calls,
                         1e3 * time.seconds, 100 * time.seconds / total, 1e-9 * time.flops / time.seconds,
-                        1e-9 * time.bytes / time.seconds);
+                        1e-9 * time.bytes / time.seconds, 100 * floor / time.seconds);
   }
   return text + fmt::format("{:<24} {:>8} {:>10.2f}\n", "total", "", 1e3 * total);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/program.h"
+#include "plan/report.h"
 
 namespace wych::exec {
 
@@ -22,8 +23,10 @@ class Profiler {
   void add(const plan::Program& program, std::size_t instruction, double seconds);
   // By "op" name.
   [[nodiscard]] const std::map<std::string, OpTime>& times() const { return times_; }
-  // A table sorted by time: op, calls, ms, share, GFLOP/s, GB/s.
-  [[nodiscard]] std::string table() const;
+  // A table sorted by time: op, calls, ms, share of the total, GFLOP/s, GB/s, and the share of its time that
+  // the op's floor on `target` is: max(flops / peak, bytes / bandwidth). Above 100 % where data stays in
+  // caches that `target` does not know.
+  [[nodiscard]] std::string table(const plan::Target& target) const;
 
  private:
   std::map<std::string, OpTime> times_;

@@ -1,0 +1,61 @@
+#include "cli/measured_steps.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/hash.h"
+#include "base/philox.h"
+#include "cli/cpu_target.h"
+#include "kernels/ceilings.h"
+
+namespace wych::cli {
+namespace {
+
+// The batch of a step: uniform ids, one document a sequence.
+data::Batch random_batch(const config::Config& config, u64 step) {
+  const auto size = static_cast<std::size_t>(config::batch_tokens(config));
+  const auto sequence = static_cast<std::size_t>(config.model.sequence_length);
+  const RandomStream stream = random_stream(static_cast<u64>(config.run.seed), step, hash_bytes("profile"));
+  data::Batch batch{.tokens = std::vector<i32>(size),
+                    .targets = std::vector<i32>(size),
+                    .document_start = std::vector<i32>(size, 0)};
+  for (std::size_t i = 0; i < size; ++i) {
+    batch.tokens[i] = static_cast<i32>(random_word(stream, i) % static_cast<u64>(config.model.vocab_size));
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    batch.targets[i] = (i + 1) % sequence == 0 ? data::kIgnoredTarget : batch.tokens[i + 1];
+  }
+  return batch;
+}
+
+}  // namespace
+
+double MeasuredSteps::median() const {
+  std::vector<double> sorted = seconds;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
+}
+
+Expected<MeasuredSteps> measure_steps(const config::Config& config, i64 steps, ThreadPool& pool,
+                                      exec::Profiler* profiler) {
+  WYCH_TRY(const std::unique_ptr<train::Engine> engine,
+           train::Engine::create(config, {.training = true}, pool));
+  engine->initialise(config.run.seed);
+  engine->step(random_batch(config, 0), config.optimizer.lr);
+  MeasuredSteps measured;
+  measured.target = measured_cpu_target(pool);
+  for (i64 step = 1; step <= steps; ++step) {
+    const data::Batch batch = random_batch(config, static_cast<u64>(step));
+    const auto start = std::chrono::steady_clock::now();
+    engine->step(batch, config.optimizer.lr, profiler);
+    measured.seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  const train::Programs& programs = engine->programs();
+  measured.floor_seconds = plan::estimate_seconds(*programs.train, measured.target) +
+                           plan::estimate_seconds(*programs.update, measured.target);
+  return measured;
+}
+
+}  // namespace wych::cli
