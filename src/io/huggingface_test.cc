@@ -26,6 +26,9 @@ std::string golden(const std::string& model, const std::string& file) {
   return "tests/golden/" + model + "/" + file;
 }
 
+const std::vector<std::string> kModels = {"olmoe",      "olmoe_tied", "olmo2",   "olmo2_documents", "olmo3",
+                                          "olmo3_yarn", "flex_olmo",  "mixtral", "qwen3_moe"};
+
 ModelConfig golden_config(const std::string& model) {
   return read_hf_config(golden(model, "config.json")).value();
 }
@@ -49,7 +52,7 @@ struct Model {
 };
 
 TEST(HfConfig, BothGenerationsReadTheSame) {
-  for (const std::string model : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
+  for (const std::string& model : kModels) {
     const Expected<ModelConfig> fifth = read_hf_config(golden(model, "config.json"));
     const Expected<ModelConfig> fourth = read_hf_config(golden(model, "config.v4.json"));
     ASSERT_TRUE(fifth.has_value()) << fifth.error().text();
@@ -102,13 +105,18 @@ TEST(HfConfig, RefusesByNameWhatIsNotSupported) {
   const auto refuse = [](const std::string& from, const std::string& to, const std::string& message) {
     expect_contains(config_error("qwen3_moe", from, to), message);
   };
-  refuse("\"qwen3_moe\"", "\"mixtral\"", "model_type: is the string \"mixtral\"; supported are \"olmoe\"");
+  refuse("\"qwen3_moe\"", "\"llama\"",
+         "model_type: is the string \"llama\"; supported are \"olmoe\", \"flex_olmo\", \"olmo2\"");
   refuse("\"model_type\": \"qwen3_moe\",", "", "model_type: is missing");
   refuse("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias: is true");
   refuse("\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1", "attention_dropout: is 0.1");
   refuse("\"silu\"", "\"gelu\"", "hidden_act: is the string \"gelu\"; only \"silu\"");
+  refuse("\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"",
+         "rope_parameters: rope_type: is \"llama3\"; supported are \"default\" and \"yarn\"");
   refuse("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
-         "rope_parameters: rope_type: is the string \"yarn\"");
+         "rope_parameters: original_max_position_embeddings: is missing");
+  refuse("\"rope_theta\": 10000.0,", "", "rope_parameters: rope_theta: is missing");
+  refuse("\"rms_norm_eps\": 1e-06,", "", "rms_norm_eps: is missing");
   refuse("\"rope_type\": \"default\"", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor: is 0.5");
   refuse("\"use_sliding_window\": false", "\"use_sliding_window\": true", "use_sliding_window: is true");
   refuse("\"use_cache\"", "\"quantization_config\": {}, \"use_cache\"",
@@ -137,7 +145,7 @@ TEST(HfConfig, SparseStepMakesDenseLayers) {
 }
 
 TEST(HfWeights, PiecesCoverEveryTensorOnceInBothNamings) {
-  for (const std::string name : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
+  for (const std::string& name : kModels) {
     const ModelConfig model = golden_config(name);
     for (const ExpertNaming naming : {ExpertNaming::kPerExpert, ExpertNaming::kStacked}) {
       std::map<std::string, i64> end;
@@ -190,13 +198,17 @@ TEST(HfWeights, EveryRowLandsInItsPlace) {
 }
 
 TEST(HfWeights, GradientsLoadInStackedNaming) {
-  for (const std::string name : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
+  for (const std::string name : {"olmoe", "olmoe_tied", "flex_olmo", "mixtral", "qwen3_moe"}) {
+    const auto open = [&name] {
+      return SafetensorsFile::open(golden(name, "grads.safetensors"), ErrorKind::kData).value();
+    };
     std::vector<SafetensorsFile> files;
-    files.push_back(SafetensorsFile::open(golden(name, "grads.safetensors"), ErrorKind::kData).value());
+    files.push_back(open());
     Model model;
-    load_pieces(files, weight_pieces(golden_config(name), ExpertNaming::kStacked), model.find()).value();
-    const std::vector<float> stacked =
-        files[0].read<float>("model.layers.1.mlp.experts.gate_up_proj").value();
+    HfWeights::check(std::move(files), weight_pieces(golden_config(name), ExpertNaming::kStacked))
+        .value()
+        .read_all(model.find());
+    const std::vector<float> stacked = open().read<float>("model.layers.1.mlp.experts.gate_up_proj").value();
     EXPECT_EQ(model.tensors.at("blocks.1.moe.w13"), stacked);
   }
 }
@@ -249,7 +261,7 @@ TEST(HfWeights, NamesMissingExtraAndWronglyShapedTensors) {
   expect_contains(text, "lm_haed.weight: is not a tensor of this model");
   expect_contains(text, "lm_head.weight: is missing");
   expect_contains(text, "has shape [1], the config expects [");
-  expect_contains(text, "has dtype I32, which is not read as f32");
+  expect_contains(text, "has dtype I32, expected F32, BF16, F16 or F64");
   EXPECT_EQ(text.find("inv_freq"), std::string::npos);
 }
 
