@@ -51,6 +51,9 @@ struct HfTokenIds {
 [[nodiscard]] std::string hf_config_text(const config::ModelConfig& model, DType dtype,
                                          const HfTokenIds& ids);
 
+// A generation_config.json: the special tokens that are known.
+[[nodiscard]] std::string hf_generation_config_text(const HfTokenIds& ids);
+
 // How the experts of a layer are stored: a tensor for each, as in published files, or stacked, as the
 // transformers library holds them in memory (and in its gradients).
 enum class ExpertNaming { kPerExpert, kStacked };
@@ -90,8 +93,6 @@ class HfWeights {
   void read(const std::string& wych_name, Destination destination) const;
   // Copies all of them.
   void read_all(const FindDestination& find) const;
-  // Whether every tensor is exactly representable in f32.
-  [[nodiscard]] bool exact_in_f32() const;
 
  private:
   struct Folder;

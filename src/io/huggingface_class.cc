@@ -101,10 +101,13 @@ std::string real_text(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-std::string rope_object(const ModelConfig& model, bool yarn) {
+// `theta`: with rope_theta, which transformers 4 wants beside the object instead.
+std::string rope_object(const ModelConfig& model, bool yarn, bool theta) {
   const YarnConfig& values = model.attention.yarn;
   JsonObject object;
-  object.add_raw("rope_theta", real_text(model.attention.rope_theta));
+  if (theta) {
+    object.add_raw("rope_theta", real_text(model.attention.rope_theta));
+  }
   object.add("rope_type", yarn ? "yarn" : "default");
   if (yarn) {
     object.add_raw("factor", real_text(values.factor));
@@ -140,14 +143,14 @@ class Members {
 
 void add_rope(const ModelConfig& model, HfModel type, Members& members) {
   const bool yarn = model.attention.yarn.enabled();
-  const std::string full = rope_object(model, yarn);
+  const std::string full = rope_object(model, yarn, true);
   members.raw("rope_parameters", type != HfModel::kOlmo3
                                      ? full
                                      : fmt::format(R"({{"full_attention": {}, "sliding_attention": {}}})",
-                                                   full, rope_object(model, false)));
+                                                   full, rope_object(model, false, true)));
   // For transformers 4.
   members.add("rope_theta", model.attention.rope_theta);
-  members.raw("rope_scaling", yarn ? full : "null");
+  members.raw("rope_scaling", yarn ? rope_object(model, true, false) : "null");
 }
 
 void add_experts(const ModelConfig& model, HfModel type, Members& members) {
@@ -274,6 +277,17 @@ std::string hf_config_text(const ModelConfig& model, DType dtype, const HfTokenI
     members.add("intermediate_size", model.dense_hidden);
   }
   return members.text();
+}
+
+std::string hf_generation_config_text(const HfTokenIds& ids) {
+  JsonObject object;
+  for (const auto& [key, value] : {std::pair("bos_token_id", &ids.bos), std::pair("eos_token_id", &ids.eos),
+                                   std::pair("pad_token_id", &ids.pad)}) {
+    if (*value != "null") {
+      object.add_raw(key, *value);
+    }
+  }
+  return object.text() + "\n";
 }
 
 }  // namespace wych::io

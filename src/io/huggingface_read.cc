@@ -199,12 +199,6 @@ void HfWeights::read_all(const FindDestination& find) const {
   }
 }
 
-bool HfWeights::exact_in_f32() const {
-  return std::none_of(pieces_.begin(), pieces_.end(), [this](const WeightPiece& piece) {
-    return files_[file_of_.find(piece.hf_name)->second].find(piece.hf_name)->type == StoredType::kF64;
-  });
-}
-
 Expected<void> load_hf_weights(const std::string& dir, const ModelConfig& model,
                                const FindDestination& find) {
   WYCH_TRY(const HfWeights weights, HfWeights::open(dir, model));

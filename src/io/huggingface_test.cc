@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <numeric>
 
 #include "config/model_size.h"
+#include "io/json.h"
 #include "io/scratch_folder.h"
 
 namespace wych::io {
@@ -133,6 +137,116 @@ TEST(HfConfig, RefusesByNameWhatIsNotSupported) {
   expect_contains(config_error("olmoe", "\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
                   "head_dim: is missing, and 5 heads do not divide hidden_size 64");
   expect_contains(read_hf_config("tests/golden/none/config.json").error().text(), "none/config.json");
+}
+
+TEST(HfConfig, ReadsOlmo3AndItsYarn) {
+  const ModelConfig model = golden_config("olmo3_yarn");
+  EXPECT_EQ(model.norm, config::NormPlacement::kPost);
+  EXPECT_EQ(model.attention.qk_norm, QkNorm::kFull);
+  EXPECT_EQ(model.attention.window_pattern, (std::vector<i64>{16, 16, 16, 0}));
+  EXPECT_EQ(model.attention.rope_theta, 500000.0);
+  EXPECT_EQ(model.attention.yarn.factor, 8.0);
+  EXPECT_EQ(model.attention.yarn.original_length, 32);
+  EXPECT_EQ(model.attention.yarn.scale(), 1.2079441541679836);
+  EXPECT_FALSE(model.has_yarn(2));
+  EXPECT_TRUE(model.has_yarn(3));
+  EXPECT_EQ(model.moe.experts, 0);
+  EXPECT_EQ(model.dense_hidden, 96);
+}
+
+TEST(HfConfig, ReadsMixtral) {
+  const ModelConfig model = golden_config("mixtral");
+  EXPECT_EQ(model.attention.window, 11);
+  EXPECT_EQ(model.attention.qk_norm, QkNorm::kNone);
+  EXPECT_TRUE(model.moe.router.normalize_weights);
+  EXPECT_EQ(model.moe.experts, 6);
+}
+
+TEST(HfConfig, RefusesByNameWhatOtherClassesDoNotHave) {
+  const auto refuse = [](const std::string& model, const std::string& from, const std::string& to,
+                         const std::string& message) {
+    expect_contains(config_error(model, from, to), message);
+  };
+  refuse("olmo3", "\"sliding_window\": 16", "\"sliding_window\": null", "sliding_window: is missing");
+  refuse("olmo3", "\"sliding_attention\",", "\"chunked_attention\",",
+         "layer_types: holds the string \"chunked_attention\"");
+  refuse("olmo3", "\"sliding_attention\",", "", "layer_types: expected a list of 4");
+  refuse("olmo3", "\"layer_types\"", "\"layers\"", "layer_types: is missing");
+  refuse("olmo3_yarn", "\"factor\": 8.0", "\"factor\": 4.0",
+         "full_attention: factor: is 4, but max_position_embeddings / original_max_position_embeddings is 8");
+  refuse("olmo3_yarn", "\"factor\": 8.0", "\"truncate\": false, \"factor\": 8.0", "truncate: is false");
+  refuse("olmo3_yarn", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\"",
+         "sliding_attention: rope_type: is \"linear\"");
+  refuse("olmo3_yarn", "\"rope_theta\": 500000.0", "\"rope_theta\": 10000.0",
+         "sliding_attention: is not default with full_attention's rope_theta");
+  refuse("olmo3_yarn", "\"sliding_window\": 16", "\"sliding_window\": 16, \"rope_scaling\": {}",
+         "rope_scaling: rope_theta: is missing");
+  refuse("olmo3_yarn", "\"sliding_window\": 16",
+         "\"sliding_window\": 16, \"rope_scaling\": {\"rope_theta\": 500000.0}",
+         "rope_scaling: differs from what rope_parameters says");
+  refuse("mixtral", "\"router_jitter_noise\": 0.0", "\"router_jitter_noise\": 0.1",
+         "router_jitter_noise: is 0.1");
+  refuse("mixtral", "\"num_key_value_heads\": 2,", "", "num_key_value_heads: is missing");
+  refuse("olmo2", "\"use_cache\"", "\"sliding_window\": 8, \"use_cache\"",
+         "sliding_window: is not supported");
+  refuse("olmoe", "\"use_cache\"", "\"head_dim\": 8, \"use_cache\"", "head_dim: is not supported");
+  refuse("flex_olmo", "\"eos_token_id\": 0", "\"hidden_act\": \"relu\"",
+         "the key \"hidden_act\" stands twice");
+}
+
+// Everything at once: one text has three faults, and all are named.
+TEST(HfConfig, NamesEveryFaultInOnePass) {
+  const std::string text =
+      config_error("flex_olmo", "\"hidden_act\": \"silu\",\n  \"hidden_size\": 64",
+                   "\"hidden_act\": \"relu\",\n  \"hidden_size\": 0, \"quantization_config\": {}");
+  expect_contains(text, "hidden_act: is the string \"relu\"");
+  expect_contains(text, "hidden_size: found the integer 0");
+  expect_contains(text, "quantization_config: is not supported");
+}
+
+TEST(HfConfig, WrittenConfigsReadBack) {
+  const ScratchFolder folder;
+  const auto expect_back = [&folder](const ModelConfig& model) {
+    write_bytes(folder / "config.json", hf_config_text(model, DType::kF32, {}));
+    const Expected<ModelConfig> again = read_hf_config(folder / "config.json");
+    ASSERT_TRUE(again.has_value()) << again.error().text();
+    EXPECT_EQ(*again, model) << hf_config_text(model, DType::kF32, {});
+  };
+  for (const std::string& name : kModels) {
+    const ModelConfig model = golden_config(name);
+    expect_back(model);
+    const Json written = parse_json(hf_config_text(model, DType::kF32, {}), name, ErrorKind::kData).value();
+    const std::string text = read_bytes(golden(name, "config.json"));
+    expect_contains(text, fmt::format("\"{}\"", hf_architecture(hf_model(model).value())));
+    expect_contains(text, "\"model_type\": " + json_string(*written.find("model_type")->get<std::string>()));
+  }
+  ModelConfig model = golden_config("olmo3_yarn");
+  model.attention.yarn.attention_factor = 0;
+  model.attention.yarn.beta_fast = 16.5;
+  model.attention.head_dim = 24;
+  model.init_std = 1;
+  expect_back(model);
+  model.attention.window_pattern.clear();  // now an Olmo 2
+  expect_back(model);
+  model = golden_config("qwen3_moe");
+  model.dense_layers = {0, 2};
+  model.moe.router.balance_loss.weight = 0.0;
+  expect_back(model);
+}
+
+TEST(HfConfig, TokenIdsAreKeptAsTheyAre) {
+  const ScratchFolder folder;
+  write_bytes(folder / "config.json", R"({"eos_token_id": [1, 2], "bos_token_id": 3, "pad_token_id": null})");
+  const HfTokenIds ids = read_hf_token_ids(folder / "config.json").value();
+  EXPECT_EQ(ids.eos, "[1,2]");
+  EXPECT_EQ(ids.bos, "3");
+  EXPECT_EQ(ids.pad, "null");
+  expect_contains(hf_config_text(golden_config("olmo2"), DType::kBF16, ids), "\"eos_token_id\": [1,2]");
+  EXPECT_EQ(hf_generation_config_text(ids), "{\"bos_token_id\":3,\"eos_token_id\":[1,2]}\n");
+  write_bytes(folder / "config.json", R"({"eos_token_id": "a", "bos_token_id": [1.5]})");
+  const std::string text = read_hf_token_ids(folder / "config.json").error().text();
+  expect_contains(text, "eos_token_id: found the string \"a\"");
+  expect_contains(text, "bos_token_id: found a list");
 }
 
 TEST(HfConfig, SparseStepMakesDenseLayers) {
@@ -263,6 +377,109 @@ TEST(HfWeights, NamesMissingExtraAndWronglyShapedTensors) {
   expect_contains(text, "has shape [1], the config expects [");
   expect_contains(text, "has dtype I32, expected F32, BF16, F16 or F64");
   EXPECT_EQ(text.find("inv_freq"), std::string::npos);
+}
+
+// A shard that is cut off, one that is missing, one that lacks a tensor the index promises, and one with a
+// tensor of another shard: each is named once, and nothing that follows from them is.
+TEST(HfWeights, NamesEveryFaultOfAShardedFolderInOnePass) {
+  const ScratchFolder folder;
+  const SafetensorsFile source =
+      SafetensorsFile::open(golden("olmo2", "model.safetensors"), ErrorKind::kData).value();
+  std::map<std::string, std::vector<TensorSpec>> shards;
+  std::string map;
+  std::size_t number = 0;
+  for (const TensorView& view : source.tensors()) {
+    const std::string file = fmt::format("{}.safetensors", "abcd"[number++ % 4]);
+    shards[file].push_back({view.name, DType::kF32, view.shape});
+    map += fmt::format("{}\"{}\":\"{}\"", map.empty() ? "" : ",", view.name, file);
+  }
+  const std::string lost = shards["c.safetensors"].back().name;
+  shards["c.safetensors"].pop_back();
+  const std::string twice = shards["c.safetensors"].front().name;
+  shards["d.safetensors"].push_back(shards["c.safetensors"].front());
+  shards["d.safetensors"].push_back({"model.extra", DType::kF32, {2}});
+  for (const auto& [file, specs] : shards) {
+    SafetensorsWriter writer = SafetensorsWriter::create(folder / file, specs, {}, ErrorKind::kData).value();
+    for (const TensorSpec& spec : specs) {
+      writer.write(std::vector<std::byte>(static_cast<std::size_t>(4 * shape_elements(spec.shape).value())))
+          .value();
+    }
+    writer.finish().value();
+  }
+  write_bytes(folder / "model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  fs::resize_file(folder / "a.safetensors", fs::file_size(folder / "a.safetensors") - 1);
+  fs::remove(folder / "b.safetensors");
+  write_bytes(folder / "model.safetensors", "");
+  Model model;
+  const Expected<void> loaded = load_hf_weights(folder.path(), golden_config("olmo2"), model.find());
+  ASSERT_FALSE(loaded.has_value());
+  const std::string text = loaded.error().text();
+  expect_contains(text, "model.safetensors: is there beside model.safetensors.index.json");
+  expect_contains(text, "/a.safetensors: ");
+  expect_contains(text, "/b.safetensors: cannot open");
+  expect_contains(text, "/c.safetensors: " + lost + ": is not there, though the index says so");
+  expect_contains(text, "/d.safetensors: " + twice + ": is in " + (folder / "c.safetensors") + " as well");
+  expect_contains(text, "/d.safetensors: model.extra: is not a tensor of this model");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << text;
+  EXPECT_TRUE(model.tensors.empty()) << "something was copied";
+}
+
+TEST(HfWeights, ReadsHalfPrecisionExactly) {
+  const ScratchFolder folder;
+  const ModelConfig config = golden_config("olmo2");
+  const std::vector<WeightPiece> pieces = weight_pieces(config, ExpertNaming::kPerExpert);
+  std::string header = "{";
+  std::string data;
+  for (const WeightPiece& piece : pieces) {
+    const i64 elements = shape_elements(piece.hf_shape).value();
+    const bool wide = piece.hf_name == "model.norm.weight";  // bf16 among f16
+    header += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
+                          header.size() > 1 ? "," : "", piece.hf_name, wide ? "BF16" : "F16",
+                          json_list(piece.hf_shape), data.size(),
+                          data.size() + 2 * static_cast<std::size_t>(elements));
+    for (i64 i = 0; i < elements; ++i) {
+      const u16 bits = static_cast<u16>(i * 257);
+      data.push_back(static_cast<char>(bits & 0xffU));
+      data.push_back(static_cast<char>(bits >> 8U));
+    }
+  }
+  header += "}";
+  const u64 length = header.size();
+  write_bytes(folder / "model.safetensors",
+              std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data);
+  Model model;
+  load_hf_weights(folder.path(), config, model.find()).value();
+  const auto bits_of = [](float value) { return std::bit_cast<u32>(value); };
+  for (u32 i = 0; i < 64; ++i) {
+    EXPECT_EQ(bits_of(model.tensors.at("final_norm.weight")[i]), (i * 257U) << 16U);
+  }
+  // binary16, by its definition; NaN and infinity keep sign and payload.
+  const std::vector<float>& embed = model.tensors.at("embed.weight");
+  for (u32 i = 0; i < 320 * 64; ++i) {
+    const u32 bits = (i * 257U) & 0xffffU;
+    const u32 exponent = (bits >> 10U) & 31U;
+    const double mantissa = bits & 1023U;
+    const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
+    if (exponent == 31) {
+      ASSERT_EQ(bits_of(embed[i]), ((bits & 0x8000U) << 16U) | 0x7f800000U | ((bits & 1023U) << 13U));
+    } else {
+      const double value = exponent == 0 ? std::ldexp(mantissa, -24)
+                                         : std::ldexp(1024 + mantissa, static_cast<int>(exponent) - 25);
+      ASSERT_EQ(static_cast<double>(embed[i]), sign * value) << bits;
+    }
+  }
+}
+
+TEST(HfWeights, Bf16RoundsToNearestEvenAndKeepsWhatIsNotANumber) {
+  const auto rounded = [](u32 bits) { return static_cast<u32>(bf16(std::bit_cast<float>(bits)).bits); };
+  EXPECT_EQ(rounded(0x3f808000U), 0x3f80U);  // a tie goes to even
+  EXPECT_EQ(rounded(0x3f818000U), 0x3f82U);
+  EXPECT_EQ(rounded(0x3f808001U), 0x3f81U);
+  EXPECT_EQ(rounded(0x7f7fffffU), 0x7f80U);  // the largest float is infinity
+  EXPECT_EQ(rounded(0xff800000U), 0xff80U);
+  EXPECT_EQ(rounded(0x7f800001U), 0x7fc0U);  // a NaN stays one, quiet
+  EXPECT_EQ(rounded(0xffa50000U), 0xffe5U);  // with sign and payload
+  EXPECT_EQ(rounded(0x80000000U), 0x8000U);
 }
 
 TEST(HfWeights, RefusesIncompleteFolders) {

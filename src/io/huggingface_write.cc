@@ -64,17 +64,6 @@ std::string index_text(std::span<const WeightPiece> pieces, std::span<const Shar
                      map);
 }
 
-std::string generation_config_text(const HfTokenIds& ids) {
-  JsonObject object;
-  for (const auto& [key, value] : {std::pair("bos_token_id", &ids.bos), std::pair("eos_token_id", &ids.eos),
-                                   std::pair("pad_token_id", &ids.pad)}) {
-    if (*value != "null") {
-      object.add_raw(key, *value);
-    }
-  }
-  return object.text() + "\n";
-}
-
 // The elements of one wych tensor; the one read last is kept.
 class CurrentTensor {
  public:
@@ -149,7 +138,7 @@ Expected<i64> write_hf_folder(const std::string& dir, const config::ModelConfig&
   if (shards.size() > 1) {
     WYCH_TRY_VOID(write_text(dir + "/model.safetensors.index.json", index_text(pieces, shards, total)));
   }
-  WYCH_TRY_VOID(write_text(dir + "/generation_config.json", generation_config_text(options.ids)));
+  WYCH_TRY_VOID(write_text(dir + "/generation_config.json", hf_generation_config_text(options.ids)));
   WYCH_TRY_VOID(write_text(dir + "/config.json", hf_config_text(model, options.dtype, options.ids)));
   return total;
 }
