@@ -1,5 +1,6 @@
 // The command end to end: the real binary as a child process, on a tiny model and a synthetic text. What a
-// user or a scheduler relies on: exit codes, messages, signals, the run folder, and resuming to the bit.
+// user or a scheduler relies on: exit codes, messages, signals, the run folder, and resuming to the bit. One
+// file, however long, because all tests share one finished run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -466,6 +467,71 @@ TEST_F(CliResume, CheckpointSignalSavesAndGoesOn) {
   }
   EXPECT_EQ(checkpoints, 2);
   expect_equals_whole(dir);
+}
+
+// A dense model with windows, YaRN and norms after its sublayers through every command, and into Hugging
+// Face's format and back.
+TEST_F(Cli, ADenseModelTrainsAndConverts) {
+  const std::string run_dir = folder("dense");
+  const std::vector<std::string> model = {"--model.moe.experts=0",
+                                          "--model.moe.top_k=0",
+                                          "--model.dense_hidden=32",
+                                          "--model.n_layers=2",
+                                          "--model.norm=post",
+                                          "--model.attention.qk_norm=full",
+                                          "--model.attention.window_pattern=[8, 0]",
+                                          "--model.attention.yarn.factor=4",
+                                          "--model.attention.yarn.original_length=4"};
+  const Result trained = run(train(run_dir, model));
+  ASSERT_EQ(trained.code, 0) << trained.errors;
+  EXPECT_TRUE(contains(trained.output, "2 layers, d_model 16, 2 heads of 8, 2 dense of 32, sequence 16"))
+      << trained.output;
+  EXPECT_FALSE(contains(trained.output, "experts")) << trained.output;
+  EXPECT_LT(losses(run_dir).back().second, losses(run_dir).front().second);
+  std::vector<std::string> plan = {"plan", folder("tiny.toml"), "--json"};
+  plan.insert(plan.end(), model.begin(), model.end());
+  const io::Json planned = json_of(run(plan).output);
+  EXPECT_EQ(number_at(planned, "parameters"), number_at(planned, "active_parameters"));
+
+  const std::string exported = folder("dense_hf");
+  const Result converted =
+      run({"convert", "--from", run_dir, "--to", exported, "--format", "hf", "--verify"});
+  ASSERT_EQ(converted.code, 0) << converted.errors;
+  EXPECT_TRUE(contains(converted.output, "Olmo3ForCausalLM")) << converted.output;
+  EXPECT_TRUE(contains(converted.output, "differ by at most 0,")) << converted.output;
+  const Result back = run({"convert", "--from", exported, "--to", folder("dense_back"), "--format", "wych"});
+  ASSERT_EQ(back.code, 0) << back.errors;
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval", "--data", folder("data") + "/valid.npy"},
+        std::vector<std::string>{"generate", "--prompt", "the ", "--max-new-tokens", "8"}}) {
+    std::vector<std::string> outputs;
+    for (const std::string& dir : {run_dir, exported, folder("dense_back")}) {
+      std::vector<std::string> whole = command;
+      whole.insert(whole.end(), {"--model", dir});
+      const Result result = run(whole);
+      ASSERT_EQ(result.code, 0) << result.errors;
+      outputs.push_back(result.output);
+    }
+    EXPECT_EQ(outputs[0], outputs[1]);
+    EXPECT_EQ(outputs[0], outputs[2]);
+  }
+  EXPECT_EQ(run({"inspect", exported}).code, 0);
+  EXPECT_EQ(run({"inspect", folder("dense_back"), "--verify"}).code, 0);
+}
+
+TEST_F(Cli, ConvertRefusesByName) {
+  const std::vector<std::string> convert = {"convert", "--to", folder("refused"), "--from"};
+  const auto with = [&convert](std::vector<std::string> more) {
+    std::vector<std::string> arguments = convert;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  };
+  expect_error(with({finished(), "--format", "hf"}), 2,
+               {"model.moe.router.normalize_weights: is false; MixtralForCausalLM", "kept as wych's"});
+  expect_error(with({finished(), "--format", "wych", "--dtype", "bf16"}), 2, {"--dtype: is bf16"});
+  expect_error(with({folder("data"), "--format", "hf"}), 4, {"is neither a checkpoint nor a run folder"});
+  expect_error(with({finished(), "--format", "gguf"}), 2, {"--format"});
+  EXPECT_FALSE(std::filesystem::exists(folder("refused")));
 }
 
 }  // namespace

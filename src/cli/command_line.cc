@@ -39,6 +39,7 @@ struct Options {
   GenerateOptions generate;
   PlanOptions plan;
   InspectOptions inspect;
+  ConvertOptions convert;
   DataPrepareOptions data_prepare;
   DataInspectOptions data_inspect;
   ProfileOptions profile;
@@ -136,6 +137,27 @@ Entry add_inspect(CLI::App& app, InspectOptions& options) {
   return {command, nullptr, [&options] { return options; }};
 }
 
+Entry add_convert(CLI::App& app, ConvertOptions& options) {
+  CLI::App* command = app.add_subcommand("convert", "a model in another format");
+  command->add_option("--from", options.from, "run, checkpoint or Hugging Face folder")->required();
+  command->add_option("--to", options.to, "folder to write")->required();
+  command->add_option("--format", options.format, "hf (Hugging Face) or wych")
+      ->required()
+      ->check(CLI::IsMember({"hf", "wych"}));
+  command->add_option("--dtype", options.dtype, "of a Hugging Face folder's weights: f32 or bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  command->add_flag("--verify", options.verify, "compare the logits of both before the folder appears");
+  command->add_flag("--replace", options.replace, "replace a model folder of that name");
+  command->footer(
+      R"(The folder appears complete or not at all. Weights alone are converted: not the optimizer.
+
+Examples:
+  wych convert --from runs/olmoe --to exports/olmoe --format hf --verify
+  wych convert --from exports/olmoe --to runs/again --format wych)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 Entry add_data_prepare(CLI::App& data, DataPrepareOptions& options) {
   CLI::App* command = data.add_subcommand("prepare", "tokens from text that this machine has");
   command->add_option("--out", options.out, "folder to write")->required();
@@ -209,9 +231,9 @@ Entry add_bench_gemm(CLI::App& bench, BenchGemmOptions& options) {
 }
 
 std::vector<Entry> add_commands(CLI::App& app, Options& options) {
-  std::vector<Entry> entries = {add_train(app, options.train), add_eval(app, options.eval),
+  std::vector<Entry> entries = {add_train(app, options.train),       add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
-                                add_inspect(app, options.inspect)};
+                                add_inspect(app, options.inspect),   add_convert(app, options.convert)};
   CLI::App* data = app.add_subcommand("data", "prepare and inspect token files");
   data->require_subcommand(1);
   entries.push_back(add_data_prepare(*data, options.data_prepare));

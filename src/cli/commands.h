@@ -53,6 +53,15 @@ struct InspectOptions {
   bool verify = false;
 };
 
+struct ConvertOptions {
+  std::string from;
+  std::string to;
+  std::string format;         // "hf" or "wych"
+  std::string dtype = "f32";  // or "bf16"
+  bool verify = false;
+  bool replace = false;
+};
+
 struct DataPrepareOptions {
   std::string out;
   i64 vocab_size = 2048;
@@ -82,14 +91,15 @@ struct BenchGemmOptions {
 };
 
 using Command =
-    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, DataPrepareOptions,
-                 DataInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions>;
+    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
+                 DataPrepareOptions, DataInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
 Expected<int> run(const GenerateOptions& options);
 Expected<int> run(const PlanOptions& options);
 Expected<int> run(const InspectOptions& options);
+Expected<int> run(const ConvertOptions& options);
 Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);

@@ -8,6 +8,7 @@
 #include "config/load.h"
 #include "config/model_size.h"
 #include "io/checkpoint.h"
+#include "io/huggingface.h"
 #include "io/safetensors.h"
 #include "plan/report.h"
 #include "train/evaluate.h"
@@ -43,8 +44,12 @@ std::string table_text(const std::vector<TensorRow>& rows) {
 
 std::string model_lines(const config::ModelConfig& model) {
   const config::ParameterCounts counts = config::count_parameters(model);
-  return fmt::format("model       {}\nparameters  {} total, {} active per token\n", train::model_text(model),
-                     train::grouped_digits(counts.total), train::grouped_digits(counts.active));
+  const Expected<io::HfModel> type = io::hf_model(model);
+  return fmt::format(
+      "model       {}\nparameters  {} total, {} active per token\nclass       {}\n", train::model_text(model),
+      train::grouped_digits(counts.total), train::grouped_digits(counts.active),
+      type ? std::string(io::hf_architecture(*type))
+           : fmt::format("none of Hugging Face's: {} {}", type.error().where, type.error().what));
 }
 
 Expected<void> inspect_checkpoint(const std::string& dir, bool verify) {

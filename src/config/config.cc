@@ -21,6 +21,10 @@ i64 ModelConfig::window_of(i64 layer) const {
   return attention.window_pattern[static_cast<std::size_t>(layer % period)];
 }
 
+double YarnConfig::scale() const {
+  return attention_factor > 0.0 ? attention_factor : 0.1 * std::log(factor) + 1.0;
+}
+
 i64 batch_tokens(const Config& config) { return config.data.batch_sequences * config.model.sequence_length; }
 
 i64 total_steps(const Config& config) {

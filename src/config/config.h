@@ -52,6 +52,19 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
+struct YarnConfig {
+  double factor = 1.0;  // 1: off
+  i64 original_length = 0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  double attention_factor = 0.0;  // 0: 0.1 ln(factor) + 1
+
+  [[nodiscard]] bool enabled() const { return factor != 1.0; }
+  // attention_factor, or what stands in for 0.
+  [[nodiscard]] double scale() const;
+  bool operator==(const YarnConfig&) const = default;
+};
+
 struct AttentionConfig {
   i64 n_heads = 0;
   i64 n_kv_heads = 0;  // 0 only before load(), which sets n_heads
@@ -61,6 +74,7 @@ struct AttentionConfig {
   i64 window = 0;  // positions a query sees, itself included; 0: all before it
   std::vector<i64> window_pattern;
   double clip_qkv = 0.0;  // 0: off
+  YarnConfig yarn = {};   // of the layers without a window
 
   // Widths of the query rows and of the key (or value) rows of wqkv.
   [[nodiscard]] i64 query_width() const { return n_heads * head_dim; }
@@ -119,6 +133,8 @@ struct ModelConfig {
   [[nodiscard]] bool is_dense_layer(i64 layer) const;
   // The attention window of a layer, 0: none.
   [[nodiscard]] i64 window_of(i64 layer) const;
+  // Whether the rotary frequencies of a layer are stretched by attention.yarn.
+  [[nodiscard]] bool has_yarn(i64 layer) const { return attention.yarn.enabled() && window_of(layer) == 0; }
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -36,10 +36,12 @@ constexpr std::array<std::string_view, 3> kComputes = {"f32", "f64", "bf16"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "selective", "block"};
 constexpr std::array<std::string_view, 4> kStyles = {"auto", "live", "plain", "json"};
 
-constexpr std::array<Section, 15> kSections = {{
+constexpr std::array<Section, 16> kSections = {{
     {"run", "The run: how long, where, on what."},
     {"model", "The shape of the transformer."},
     {"model.attention", "Causal self-attention with rotary positions."},
+    {"model.attention.yarn",
+     "YaRN: rotary frequencies for `factor` times the context, in the layers without a window."},
     {"model.moe", "The experts of the layers that are not dense."},
     {"model.moe.router", "How a token chooses its experts."},
     {"model.moe.router.balance_loss",
@@ -150,6 +152,17 @@ void add_attention(Table& table, AttentionConfig& attention) {
   table.add("window_pattern", attention.window_pattern, kNotNegative,
             "Windows layer by layer, repeated over the depth; empty: `window` everywhere.");
   table.add("clip_qkv", attention.clip_qkv, kWeight, "Clamps queries, keys and values to this size; 0: off.");
+  YarnConfig& yarn = attention.yarn;
+  table.section("model.attention.yarn");
+  table.add("factor", yarn.factor, Range{.low = 1, .high = 1e6}, "Stretch of the context; 1: off.");
+  table.add("original_length", yarn.original_length, kNotNegative,
+            "Positions of the context the model was first trained on.");
+  table.add("beta_fast", yarn.beta_fast, kAboveZero,
+            "Pairs that turn at least this often in the original context keep their frequency.");
+  table.add("beta_slow", yarn.beta_slow, kAboveZero,
+            "Pairs that turn at most this often are slowed by the whole factor.");
+  table.add("attention_factor", yarn.attention_factor, kWeight,
+            "Factor on the rotated queries and keys; 0: 0.1 ln(factor) + 1.");
 }
 
 void add_moe(Table& table, MoeConfig& moe) {

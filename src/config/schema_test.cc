@@ -53,8 +53,10 @@ TEST(Schema, EveryMemberHasAKey) {
   [[maybe_unused]] const auto& [m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15, attention,
                                 moe] = config.model;
   EXPECT_EQ(count["model"], 15);
-  [[maybe_unused]] const auto& [a1, a2, a3, a4, a5, a6, a7, a8] = attention;
+  [[maybe_unused]] const auto& [a1, a2, a3, a4, a5, a6, a7, a8, yarn] = attention;
   EXPECT_EQ(count["model.attention"], 8);
+  [[maybe_unused]] const auto& [w1, w2, w3, w4, w5] = yarn;
+  EXPECT_EQ(count["model.attention.yarn"], 5);
   [[maybe_unused]] const auto& [e1, e2, e3, e4, e5, router] = moe;
   EXPECT_EQ(count["model.moe"], 5);
   [[maybe_unused]] const auto& [t1, t2, t3, balance] = router;

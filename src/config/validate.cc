@@ -51,6 +51,34 @@ void check_shape(const ModelConfig& model, Rules& rules) {
                 fmt::format("makes a model of {:.1e} parameters", parameters));
 }
 
+void check_yarn(const ModelConfig& model, Rules& rules) {
+  const AttentionConfig& attention = model.attention;
+  const YarnConfig& yarn = attention.yarn;
+  if (!yarn.enabled()) {
+    rules.require(yarn == YarnConfig{},
+                  {"model.attention.yarn.factor", "model.attention.yarn.original_length",
+                   "model.attention.yarn.beta_fast", "model.attention.yarn.beta_slow",
+                   "model.attention.yarn.attention_factor"},
+                  "is 1, which leaves the other keys of the section without effect");
+    return;
+  }
+  rules.require(yarn.original_length > 0,
+                {"model.attention.yarn.original_length", "model.attention.yarn.factor"},
+                "must be given with a factor above 1");
+  rules.require(yarn.beta_fast > yarn.beta_slow,
+                {"model.attention.yarn.beta_fast", "model.attention.yarn.beta_slow"},
+                fmt::format("is {}, expected above beta_slow, {}", yarn.beta_fast, yarn.beta_slow));
+  rules.require(attention.rope_theta > 1.0, {"model.attention.rope_theta", "model.attention.yarn.factor"},
+                fmt::format("is {}; YaRN needs one above 1", attention.rope_theta));
+  bool any = false;
+  for (i64 layer = 0; layer < model.n_layers; ++layer) {
+    any = any || model.has_yarn(layer);
+  }
+  rules.require(any || model.n_layers == 0,
+                {"model.attention.yarn.factor", "model.attention.window", "model.attention.window_pattern"},
+                "has no effect: every layer has a window");
+}
+
 void check_experts(const ModelConfig& model, Rules& rules) {
   rules.require(model.first_dense_layers <= model.n_layers, {"model.first_dense_layers", "model.n_layers"},
                 fmt::format("is {} of {} layers", model.first_dense_layers, model.n_layers));
@@ -281,6 +309,7 @@ void resolve(Config& config, i64 world, Origins& origins) {
 std::vector<Problem> validate(const Config& config, i64 world, Purpose purpose) {
   Rules rules;
   check_shape(config.model, rules);
+  check_yarn(config.model, rules);
   check_experts(config.model, rules);
   check_length(config, purpose, rules);
   check_optimizer(config, purpose, rules);

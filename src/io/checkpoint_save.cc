@@ -1,14 +1,10 @@
 // Writing checkpoints (checkpoint.h). Order of events: files, index, folder synced under a temporary name;
 // rename; folder of checkpoints synced; `latest` replaced; old checkpoints removed. A crash between any two
 // leaves `latest` on a complete checkpoint.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <set>
@@ -19,6 +15,7 @@
 #include "io/checkpoint_format.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "io/staged_folder.h"
 
 namespace wych::io {
 namespace {
@@ -91,21 +88,6 @@ std::string index_text(const CheckpointMeta& meta, std::string_view config_text,
   }
   text += "]";
   return text + fmt::format("{}\"{:016x}\"}}\n", kIndexHashKey, hash_bytes(std::string_view(text)));
-}
-
-// Puts the finished folder under its final name; one that is there already is swapped out and removed.
-Expected<void> publish(const std::string& temporary, const std::string& final_name) {
-  std::error_code code;
-  if (!fs::exists(final_name)) {
-    fs::rename(temporary, final_name, code);
-    return code ? Expected<void>(system_error(final_name, "create", code)) : Expected<void>();
-  }
-  constexpr unsigned kExchange = 2;  // RENAME_EXCHANGE: both names stay valid at every moment
-  if (::syscall(SYS_renameat2, AT_FDCWD, temporary.c_str(), AT_FDCWD, final_name.c_str(), kExchange) != 0) {
-    return file_error(ErrorKind::kCheckpoint, final_name, "replace", errno);
-  }
-  fs::remove_all(temporary, code);  // the old one; if this fails the next save removes it
-  return {};
 }
 
 // Removes what killed saves and removals left.
@@ -188,7 +170,7 @@ Expected<std::string> save_checkpoint(const std::string& run_dir, const Checkpoi
   WYCH_TRY_VOID(
       write_synced(temporary + "/" + std::string(kIndexFile), index_text(meta, config_text, lines)));
   WYCH_TRY_VOID(sync_directory(temporary, ErrorKind::kCheckpoint));
-  WYCH_TRY_VOID(publish(temporary, final_name));
+  WYCH_TRY_VOID(publish_folder(temporary, final_name, ErrorKind::kCheckpoint));
   WYCH_TRY_VOID(sync_directory(folder, ErrorKind::kCheckpoint));
   WYCH_TRY_VOID(write_file_atomic(folder + "/" + std::string(kLatestFile), step_name(meta.step) + "\n",
                                   ErrorKind::kCheckpoint));

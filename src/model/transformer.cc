@@ -134,10 +134,12 @@ class Transformer {
     if (model_.attention.clip_qkv > 0) {
       qkv = ops::clip(builder_, qkv, model_.attention.clip_qkv);
     }
-    qkv = builder_.name(
-        ops::rope(builder_, qkv, document_start,
-                  {.layout = layout_, .theta = model_.attention.rope_theta, .sequence = sequence}),
-        "rotated");
+    ops::RopeShape rope{.layout = layout_, .theta = model_.attention.rope_theta, .sequence = sequence};
+    if (model_.has_yarn(layer)) {
+      const config::YarnConfig& yarn = model_.attention.yarn;
+      rope.yarn = {yarn.factor, yarn.original_length, yarn.beta_fast, yarn.beta_slow, yarn.scale()};
+    }
+    qkv = builder_.name(ops::rope(builder_, qkv, document_start, rope), "rotated");
     return ops::linear(builder_, builder_.name(attend(layer, qkv), "out"), block_weight("wo"));
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "ops/row_chunks.h"
 #include "ops/type_checks.h"
@@ -9,18 +10,56 @@
 namespace wych::ops {
 namespace {
 
+// Where the ramp of YaRN begins and ends, as pair numbers.
+struct Ramp {
+  double low;
+  double high;
+};
+
+Ramp ramp_of(const RopeShape& shape) {
+  const auto head_dim = static_cast<double>(shape.layout.head_dim);
+  const auto pair = [&](double turns) {
+    const double length = static_cast<double>(shape.yarn.original_length);
+    return head_dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(shape.theta));
+  };
+  Ramp ramp{std::max(std::floor(pair(shape.yarn.beta_fast)), 0.0),
+            std::min(std::ceil(pair(shape.yarn.beta_slow)), head_dim - 1)};
+  if (ramp.low == ramp.high) {
+    ramp.high += 0.001;
+  }
+  return ramp;
+}
+
+// The frequency of every pair, every step in T.
+template <class T>
+void fill_frequencies(const RopeShape& shape, T* frequencies) {
+  const bool stretched = shape.yarn.factor != 1.0;
+  const Ramp ramp = stretched ? ramp_of(shape) : Ramp{};
+  for (i64 i = 0; i < shape.layout.head_dim / 2; ++i) {
+    const T exponent = static_cast<T>(2 * i) / static_cast<T>(shape.layout.head_dim);
+    const T power = std::pow(static_cast<T>(shape.theta), exponent);
+    frequencies[i] = T{1} / power;
+    if (stretched) {
+      const T position =
+          (static_cast<T>(i) - static_cast<T>(ramp.low)) / static_cast<T>(ramp.high - ramp.low);
+      const T kept = T{1} - std::clamp(position, T{0}, T{1});
+      const T slow = T{1} / (static_cast<T>(shape.yarn.factor) * power);
+      frequencies[i] = slow * (T{1} - kept) + frequencies[i] * kept;
+    }
+  }
+}
+
 // The cosine and sine of the angle of pair i at a position, every step in T.
 template <class T>
 struct Angles {
-  T theta;
-  i64 head_dim;
+  const T* frequencies;
+  T scale;
   bool inverse;
 
   void operator()(i64 position, i64 i, T& cosine, T& sine) const {
-    const T exponent = static_cast<T>(2 * i) / static_cast<T>(head_dim);
-    const T angle = static_cast<T>(position) * (T{1} / std::pow(theta, exponent));
-    cosine = std::cos(angle);
-    sine = inverse ? -std::sin(angle) : std::sin(angle);
+    const T angle = static_cast<T>(position) * frequencies[i];
+    cosine = std::cos(angle) * scale;
+    sine = (inverse ? -std::sin(angle) : std::sin(angle)) * scale;
   }
 };
 
@@ -48,8 +87,11 @@ void rotate_heads(const ir::ExecContext& context, const RopeShape& shape, bool i
   const T* qkv = context.input(0).as<T>();
   const i32* document_start = context.input(1).as<i32>();
   T* out = context.output(0).as<T>();
-  T* table = reinterpret_cast<T*>(context.workspace);  // [positions, cosines and sines, half]
-  const Angles<T> angles{static_cast<T>(shape.theta), layout.head_dim, inverse};
+  T* frequencies = reinterpret_cast<T*>(context.workspace);  // [half]
+  T* table = frequencies + half;                             // [positions, cosines and sines, half]
+  fill_frequencies(shape, frequencies);
+  const T scale = static_cast<T>(shape.yarn.factor != 1.0 ? shape.yarn.attention_factor : 1.0);
+  const Angles<T> angles{frequencies, scale, inverse};
   context.pool->parallel_chunks(positions, std::max<i64>(1, 256 / half), [&](i64 begin, i64 end) {
     for (i64 p = begin; p < end; ++p) {
       T* row = table + 2 * half * p;
@@ -88,13 +130,41 @@ void rotate_heads(const ir::ExecContext& context, const RopeShape& shape, bool i
   });
 }
 
+// By wavelengths instead of pair numbers: a pair turns original_length f / (2 pi) times; the ends of the ramp
+// are the last pair with at least beta_fast turns and the first with at most beta_slow.
+double oracle_frequency(const RopeShape& shape, i64 i) {
+  const auto frequency = [&](double pair) {
+    return std::pow(shape.theta, -2.0 * pair / static_cast<double>(shape.layout.head_dim));
+  };
+  const YarnShape& yarn = shape.yarn;
+  const double plain = frequency(static_cast<double>(i));
+  if (yarn.factor == 1.0) {
+    return plain;
+  }
+  const auto turns = [&](double pair) {
+    return static_cast<double>(yarn.original_length) * frequency(pair) / (2 * std::numbers::pi);
+  };
+  double low = 0;
+  while (turns(low + 1) >= yarn.beta_fast) {
+    ++low;
+  }
+  double high = static_cast<double>(shape.layout.head_dim - 1);
+  while (turns(high - 1) <= yarn.beta_slow) {
+    --high;
+  }
+  const double width = high == low ? 0.001 : high - low;
+  const double slow = std::clamp((static_cast<double>(i) - low) / width, 0.0, 1.0);
+  return plain * (1 - slow) + plain / yarn.factor * slow;
+}
+
 ir::OpCase rope_case(DType dtype, i64 tokens, const RopeShape& shape, bool inverse,
                      const std::vector<double>& starts) {
   const HeadLayout& layout = shape.layout;
   ir::OpCase example;
-  example.label = fmt::format("T={} S={} hq={} hkv={} hd={} theta={}{} starts=[{}]", tokens, shape.sequence,
-                              layout.query_heads, layout.kv_heads, layout.head_dim, shape.theta,
-                              inverse ? " inverse" : "", fmt::join(starts, ","));
+  example.label =
+      fmt::format("T={} S={} hq={} hkv={} hd={} theta={} yarn={}{} starts=[{}]", tokens, shape.sequence,
+                  layout.query_heads, layout.kv_heads, layout.head_dim, shape.theta, shape.yarn.factor,
+                  inverse ? " inverse" : "", fmt::join(starts, ","));
   example.op = std::make_shared<Rope>(shape, inverse);
   example.inputs = {{{dtype, {tokens, layout.width()}}}, {{DType::kI32, {tokens}}, starts}};
   example.oracle = [=](const ir::Values& in) {
@@ -104,12 +174,12 @@ ir::OpCase rope_case(DType dtype, i64 tokens, const RopeShape& shape, bool inver
       const double position = static_cast<double>(t % shape.sequence) - in[1][static_cast<std::size_t>(t)];
       for (i64 c = 0; c < shape.layout.value_column(); ++c) {
         const i64 i = c % shape.layout.head_dim;
-        const double exponent = -2.0 * static_cast<double>(i % half) / static_cast<double>(2 * half);
-        const double angle = position * std::pow(shape.theta, exponent) * (inverse ? -1 : 1);
+        const double angle = position * oracle_frequency(shape, i % half) * (inverse ? -1 : 1);
         const auto at = static_cast<std::size_t>(t * shape.layout.width() + c);
         const double partner = i < half ? -in[0][at + static_cast<std::size_t>(half)]
                                         : in[0][at - static_cast<std::size_t>(half)];
-        out[0][at] = in[0][at] * std::cos(angle) + partner * std::sin(angle);
+        const double scale = shape.yarn.factor != 1.0 ? shape.yarn.attention_factor : 1.0;
+        out[0][at] = scale * (in[0][at] * std::cos(angle) + partner * std::sin(angle));
       }
     }
     return out;
@@ -138,6 +208,13 @@ void Rope::visit_attributes(ir::AttributeVisitor& visitor) const {
   visitor.visit("theta", shape_.theta);
   visitor.visit("sequence", shape_.sequence);
   visitor.visit("inverse", i64{inverse_});
+  if (shape_.yarn.factor != 1.0) {
+    visitor.visit("yarn_factor", shape_.yarn.factor);
+    visitor.visit("yarn_original_length", shape_.yarn.original_length);
+    visitor.visit("yarn_beta_fast", shape_.yarn.beta_fast);
+    visitor.visit("yarn_beta_slow", shape_.yarn.beta_slow);
+    visitor.visit("yarn_attention_factor", shape_.yarn.attention_factor);
+  }
 }
 
 Expected<std::vector<ir::TensorType>> Rope::infer(std::span<const ir::TensorType> inputs) const {
@@ -169,8 +246,8 @@ std::vector<ir::Alias> Rope::aliases() const { return {{0, 0, ir::AliasKind::kMa
 
 i64 Rope::workspace(std::span<const ir::TensorType> inputs,
                     std::span<const ir::TensorType> /*outputs*/) const {
-  return std::min(shape_.sequence, inputs[0].shape[0]) * shape_.layout.head_dim *
-         dtype_bytes(inputs[0].dtype);
+  const i64 positions = std::min(shape_.sequence, inputs[0].shape[0]);
+  return (2 * positions + 1) * (shape_.layout.head_dim / 2) * dtype_bytes(inputs[0].dtype);
 }
 
 void Rope::run_cpu(const ir::ExecContext& context) const {
@@ -187,6 +264,9 @@ void register_rope(ir::Registry& registry) {
     return {rope_case(dtype, 14, {{3, 1, 6}, 10000.0, 7}, false, starts_of(14, 7, 3)),
             rope_case(dtype, 14, {{4, 2, 8}, 10000.0, 7}, true, starts_of(14, 7, 7)),
             rope_case(dtype, 1, {{1, 1, 2}, 500000.0, 1}, false, {-37}),
+            rope_case(dtype, 14, {{2, 1, 16}, 10000.0, 7, {8.0, 32, 32.0, 1.0, 1.25}}, false,
+                      starts_of(14, 7, 3)),
+            rope_case(dtype, 3, {{1, 1, 64}, 500000.0, 3, {4.0, 8192, 32.0, 1.0, 1.1}}, true, {-90, 0, 1}),
             rope_case(dtype, 3, {{2, 1, 4}, 10000.0, 3}, false, {-1, -1, 0}),
             rope_case(dtype, 201, {{2, 2, 32}, 10000.0, 67}, false, starts_of(201, 67, 31))};
   });

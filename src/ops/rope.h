@@ -1,7 +1,7 @@
 // Rotary position embedding of the query and key heads of a qkv matrix (head_layout.h); values are copied.
 // Token t of a sequence of S has position p = t mod S - document_start[t]; document_start may be negative
-// (generation), p is never negative. With angle_i = p theta^(-2 i / hd) for i < hd / 2, the halves
-// (x1, x2) of a head become
+// (generation), p is never negative. With angle_i = p f_i, f_i = theta^(-2 i / hd) for i < hd / 2, the
+// halves (x1, x2) of a head become
 //   (x1 cos - x2 sin, x2 cos + x1 sin).
 // The gradient is the rotation by the opposite angle: `inverse`. In float32 the frequencies, the angle and
 // its cosine are float32, as Hugging Face computes them.
@@ -13,10 +13,25 @@
 
 namespace wych::ops {
 
+// YaRN: frequencies for `factor` times the context of `original_length` positions. Pairs that turn often
+// within the original context keep f_i, slow ones get f_i / factor, and in between a ramp blends the two:
+//   f_i' = r_i f_i / factor + (1 - r_i) f_i,  r_i = clamp((i - low) / (high - low), 0, 1),
+//   low = max(floor(pair(beta_fast)), 0),  high = min(ceil(pair(beta_slow)), hd - 1),
+//   pair(turns) = hd ln(original_length / (2 pi turns)) / (2 ln theta);  high += 0.001 where low = high.
+// Cosine and sine are multiplied by attention_factor, forward and inverse.
+struct YarnShape {
+  double factor = 1.0;  // 1: off, and nothing below matters
+  i64 original_length = 0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+  double attention_factor = 1.0;
+};
+
 struct RopeShape {
-  HeadLayout layout;  // head_dim is even
-  double theta = 10000.0;
-  i64 sequence = 1;  // S
+  HeadLayout layout;       // head_dim is even
+  double theta = 10000.0;  // above 1 with YaRN
+  i64 sequence = 1;        // S
+  YarnShape yarn = {};
 };
 
 // qkv F[T, width], document_start i32[T] -> qkv' F[T, width].

@@ -20,6 +20,7 @@
 #include "train/report.h"
 #include "train/run_folder.h"
 #include "train/run_request.h"
+#include "train/run_text.h"
 
 namespace wych::train {
 namespace {
@@ -186,12 +187,7 @@ class TrainingRun {
     RunHeader header;
     header.name = config_.run.name;
     header.dir = config_.run.dir;
-    header.model =
-        fmt::format("{} layers, d_model {}, {} heads of {}, {} experts top-{} of {}{}, sequence {}",
-                    model.n_layers, model.d_model, model.attention.n_heads, model.attention.head_dim,
-                    model.moe.experts, model.moe.top_k, model.moe.expert_hidden,
-                    model.moe.shared_hidden > 0 ? fmt::format(" + shared {}", model.moe.shared_hidden) : "",
-                    model.sequence_length);
+    header.model = model_text(model);
     header.data = fmt::format("{}: {:.2f} M training tokens, vocabulary {}", config_.data.dir,
                               1e-6 * static_cast<double>(data_->dataset.num_tokens(data::Split::kTrain)),
                               data_->dataset.vocab_size);

@@ -1,34 +1,24 @@
-// Hugging Face folders: both generations of config.json, exact placement of every weight, named refusals.
-#include "io/huggingface.h"
-
+// The weights of Hugging Face folders: exact placement, every fault by name, half precision.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <map>
-#include <numeric>
 
 #include "config/model_size.h"
+#include "io/golden_models.h"
+#include "io/huggingface.h"
+#include "io/json.h"
 #include "io/scratch_folder.h"
 
 namespace wych::io {
 namespace {
 
 namespace fs = std::filesystem;
-using config::BalanceScope;
 using config::ModelConfig;
-using config::QkNorm;
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in:\n" << text;
-}
-
-std::string golden(const std::string& model, const std::string& file) {
-  return "tests/golden/" + model + "/" + file;
-}
-
-ModelConfig golden_config(const std::string& model) {
-  return read_hf_config(golden(model, "config.json")).value();
-}
 
 // Memory for every wych tensor.
 struct Model {
@@ -48,96 +38,8 @@ struct Model {
   std::map<std::string, std::vector<i64>> shapes;
 };
 
-TEST(HfConfig, BothGenerationsReadTheSame) {
-  for (const std::string model : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
-    const Expected<ModelConfig> fifth = read_hf_config(golden(model, "config.json"));
-    const Expected<ModelConfig> fourth = read_hf_config(golden(model, "config.v4.json"));
-    ASSERT_TRUE(fifth.has_value()) << fifth.error().text();
-    ASSERT_TRUE(fourth.has_value()) << fourth.error().text();
-    EXPECT_EQ(*fifth, *fourth) << model;
-  }
-}
-
-TEST(HfConfig, ReadsOlmoe) {
-  const ModelConfig model = golden_config("olmoe_tied");
-  EXPECT_EQ(model.vocab_size, 320);
-  EXPECT_EQ(model.padded_vocab, 384);
-  EXPECT_EQ(model.sequence_length, 128);
-  EXPECT_TRUE(model.tie_embeddings);
-  EXPECT_EQ(model.norm_eps, 1e-5);
-  EXPECT_EQ(model.attention.n_kv_heads, 2);
-  EXPECT_EQ(model.attention.head_dim, 16);
-  EXPECT_EQ(model.attention.qk_norm, QkNorm::kFull);
-  EXPECT_EQ(model.attention.clip_qkv, 0.7);
-  EXPECT_EQ(model.moe.experts, 8);
-  EXPECT_EQ(model.moe.top_k, 3);
-  EXPECT_EQ(model.moe.expert_hidden, 48);
-  EXPECT_TRUE(model.moe.router.normalize_weights);
-  EXPECT_EQ(model.moe.router.balance_loss.scope, BalanceScope::kHfJoint);
-  EXPECT_EQ(model.moe.router.balance_loss.weight, 0.01);
-  EXPECT_EQ(golden_config("olmoe").attention.clip_qkv, 0.0);
-}
-
-TEST(HfConfig, ReadsQwen3Moe) {
-  const ModelConfig model = golden_config("qwen3_moe");
-  EXPECT_EQ(model.attention.head_dim, 24);
-  EXPECT_EQ(model.attention.qk_norm, QkNorm::kPerHead);
-  EXPECT_EQ(model.dense_layers, std::vector<i64>{0});
-  EXPECT_EQ(model.dense_hidden, 96);
-  EXPECT_EQ(model.moe.expert_hidden, 48);
-}
-
-// The errors of a golden config after one textual change.
-std::string config_error(const std::string& model, const std::string& from, const std::string& to) {
-  const ScratchFolder folder;
-  std::string text = read_bytes(golden(model, "config.json"));
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  write_bytes(folder / "config.json", text.replace(at, from.size(), to));
-  const Expected<ModelConfig> config = read_hf_config(folder / "config.json");
-  return config ? "" : config.error().text();
-}
-
-TEST(HfConfig, RefusesByNameWhatIsNotSupported) {
-  const auto refuse = [](const std::string& from, const std::string& to, const std::string& message) {
-    expect_contains(config_error("qwen3_moe", from, to), message);
-  };
-  refuse("\"qwen3_moe\"", "\"mixtral\"", "model_type: is the string \"mixtral\"; supported are \"olmoe\"");
-  refuse("\"model_type\": \"qwen3_moe\",", "", "model_type: is missing");
-  refuse("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias: is true");
-  refuse("\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1", "attention_dropout: is 0.1");
-  refuse("\"silu\"", "\"gelu\"", "hidden_act: is the string \"gelu\"; only \"silu\"");
-  refuse("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
-         "rope_parameters: rope_type: is the string \"yarn\"");
-  refuse("\"rope_type\": \"default\"", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor: is 0.5");
-  refuse("\"use_sliding_window\": false", "\"use_sliding_window\": true", "use_sliding_window: is true");
-  refuse("\"use_cache\"", "\"quantization_config\": {}, \"use_cache\"",
-         "quantization_config: is not supported");
-  refuse("\"hidden_size\": 64", "\"hidden_size\": \"64\"", "hidden_size: found the string \"64\"");
-  refuse("\"hidden_size\": 64", "\"hidden_size\": null", "hidden_size: is missing");
-  refuse("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 3000000000",
-         "num_hidden_layers: found the integer");
-  refuse("\"num_local_experts\": 8", "\"num_local_experts\": 8, \"num_experts\": 9", "num_experts: differs");
-  refuse("\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 9", "top_k: is 9");
-  refuse("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "n_kv_heads: is 3");
-  refuse("\"head_dim\": 24", "\"head_dim\": 25", "head_dim: is 25");
-  refuse("\"mlp_only_layers\": [", "\"mlp_only_layers\": [\"a\",", "mlp_only_layers: expected a list");
-  expect_contains(config_error("olmoe", "\"num_attention_heads\": 4", "\"num_attention_heads\": 5"),
-                  "head_dim: is missing, and 5 heads do not divide hidden_size 64");
-  expect_contains(read_hf_config("tests/golden/none/config.json").error().text(), "none/config.json");
-}
-
-TEST(HfConfig, SparseStepMakesDenseLayers) {
-  const ScratchFolder folder;
-  std::string text = read_bytes(golden("qwen3_moe", "config.json"));
-  const std::string from = "\"decoder_sparse_step\": 1";
-  text.replace(text.find(from), from.size(), "\"decoder_sparse_step\": 2");
-  write_bytes(folder / "config.json", text);
-  EXPECT_EQ(read_hf_config(folder / "config.json")->dense_layers, (std::vector<i64>{0, 2}));
-}
-
 TEST(HfWeights, PiecesCoverEveryTensorOnceInBothNamings) {
-  for (const std::string name : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
+  for (const std::string& name : golden_models()) {
     const ModelConfig model = golden_config(name);
     for (const ExpertNaming naming : {ExpertNaming::kPerExpert, ExpertNaming::kStacked}) {
       std::map<std::string, i64> end;
@@ -190,13 +92,17 @@ TEST(HfWeights, EveryRowLandsInItsPlace) {
 }
 
 TEST(HfWeights, GradientsLoadInStackedNaming) {
-  for (const std::string name : {"olmoe", "olmoe_tied", "qwen3_moe"}) {
+  for (const std::string name : {"olmoe", "olmoe_tied", "flex_olmo", "mixtral", "qwen3_moe"}) {
+    const auto open = [&name] {
+      return SafetensorsFile::open(golden(name, "grads.safetensors"), ErrorKind::kData).value();
+    };
     std::vector<SafetensorsFile> files;
-    files.push_back(SafetensorsFile::open(golden(name, "grads.safetensors"), ErrorKind::kData).value());
+    files.push_back(open());
     Model model;
-    load_pieces(files, weight_pieces(golden_config(name), ExpertNaming::kStacked), model.find()).value();
-    const std::vector<float> stacked =
-        files[0].read<float>("model.layers.1.mlp.experts.gate_up_proj").value();
+    HfWeights::check(std::move(files), weight_pieces(golden_config(name), ExpertNaming::kStacked))
+        .value()
+        .read_all(model.find());
+    const std::vector<float> stacked = open().read<float>("model.layers.1.mlp.experts.gate_up_proj").value();
     EXPECT_EQ(model.tensors.at("blocks.1.moe.w13"), stacked);
   }
 }
@@ -249,8 +155,111 @@ TEST(HfWeights, NamesMissingExtraAndWronglyShapedTensors) {
   expect_contains(text, "lm_haed.weight: is not a tensor of this model");
   expect_contains(text, "lm_head.weight: is missing");
   expect_contains(text, "has shape [1], the config expects [");
-  expect_contains(text, "has dtype I32, which is not read as f32");
+  expect_contains(text, "has dtype I32, expected F32, BF16, F16 or F64");
   EXPECT_EQ(text.find("inv_freq"), std::string::npos);
+}
+
+// A shard that is cut off, one that is missing, one that lacks a tensor the index promises, and one with a
+// tensor of another shard: each is named once, and nothing that follows from them is.
+TEST(HfWeights, NamesEveryFaultOfAShardedFolderInOnePass) {
+  const ScratchFolder folder;
+  const SafetensorsFile source =
+      SafetensorsFile::open(golden("olmo2", "model.safetensors"), ErrorKind::kData).value();
+  std::map<std::string, std::vector<TensorSpec>> shards;
+  std::string map;
+  std::size_t number = 0;
+  for (const TensorView& view : source.tensors()) {
+    const std::string file = fmt::format("{}.safetensors", "abcd"[number++ % 4]);
+    shards[file].push_back({view.name, DType::kF32, view.shape});
+    map += fmt::format("{}\"{}\":\"{}\"", map.empty() ? "" : ",", view.name, file);
+  }
+  const std::string lost = shards["c.safetensors"].back().name;
+  shards["c.safetensors"].pop_back();
+  const std::string twice = shards["c.safetensors"].front().name;
+  shards["d.safetensors"].push_back(shards["c.safetensors"].front());
+  shards["d.safetensors"].push_back({"model.extra", DType::kF32, {2}});
+  for (const auto& [file, specs] : shards) {
+    SafetensorsWriter writer = SafetensorsWriter::create(folder / file, specs, {}, ErrorKind::kData).value();
+    for (const TensorSpec& spec : specs) {
+      writer.write(std::vector<std::byte>(static_cast<std::size_t>(4 * shape_elements(spec.shape).value())))
+          .value();
+    }
+    writer.finish().value();
+  }
+  write_bytes(folder / "model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  fs::resize_file(folder / "a.safetensors", fs::file_size(folder / "a.safetensors") - 1);
+  fs::remove(folder / "b.safetensors");
+  write_bytes(folder / "model.safetensors", "");
+  Model model;
+  const Expected<void> loaded = load_hf_weights(folder.path(), golden_config("olmo2"), model.find());
+  ASSERT_FALSE(loaded.has_value());
+  const std::string text = loaded.error().text();
+  expect_contains(text, "model.safetensors: is there beside model.safetensors.index.json");
+  expect_contains(text, "/a.safetensors: ");
+  expect_contains(text, "/b.safetensors: cannot open");
+  expect_contains(text, "/c.safetensors: " + lost + ": is not there, though the index says so");
+  expect_contains(text, "/d.safetensors: " + twice + ": is in " + (folder / "c.safetensors") + " as well");
+  expect_contains(text, "/d.safetensors: model.extra: is not a tensor of this model");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << text;
+  EXPECT_TRUE(model.tensors.empty()) << "something was copied";
+}
+
+TEST(HfWeights, ReadsHalfPrecisionExactly) {
+  const ScratchFolder folder;
+  const ModelConfig config = golden_config("olmo2");
+  const std::vector<WeightPiece> pieces = weight_pieces(config, ExpertNaming::kPerExpert);
+  std::string header = "{";
+  std::string data;
+  for (const WeightPiece& piece : pieces) {
+    const i64 elements = shape_elements(piece.hf_shape).value();
+    const bool wide = piece.hf_name == "model.norm.weight";  // bf16 among f16
+    header += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
+                          header.size() > 1 ? "," : "", piece.hf_name, wide ? "BF16" : "F16",
+                          json_list(piece.hf_shape), data.size(),
+                          data.size() + 2 * static_cast<std::size_t>(elements));
+    for (i64 i = 0; i < elements; ++i) {
+      const u16 bits = static_cast<u16>(i * 257);
+      data.push_back(static_cast<char>(bits & 0xffU));
+      data.push_back(static_cast<char>(bits >> 8U));
+    }
+  }
+  header += "}";
+  const u64 length = header.size();
+  write_bytes(folder / "model.safetensors",
+              std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data);
+  Model model;
+  load_hf_weights(folder.path(), config, model.find()).value();
+  const auto bits_of = [](float value) { return std::bit_cast<u32>(value); };
+  for (u32 i = 0; i < 64; ++i) {
+    EXPECT_EQ(bits_of(model.tensors.at("final_norm.weight")[i]), (i * 257U) << 16U);
+  }
+  // binary16, by its definition; NaN and infinity keep sign and payload.
+  const std::vector<float>& embed = model.tensors.at("embed.weight");
+  for (u32 i = 0; i < 320 * 64; ++i) {
+    const u32 bits = (i * 257U) & 0xffffU;
+    const u32 exponent = (bits >> 10U) & 31U;
+    const double mantissa = bits & 1023U;
+    const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
+    if (exponent == 31) {
+      ASSERT_EQ(bits_of(embed[i]), ((bits & 0x8000U) << 16U) | 0x7f800000U | ((bits & 1023U) << 13U));
+    } else {
+      const double value = exponent == 0 ? std::ldexp(mantissa, -24)
+                                         : std::ldexp(1024 + mantissa, static_cast<int>(exponent) - 25);
+      ASSERT_EQ(static_cast<double>(embed[i]), sign * value) << bits;
+    }
+  }
+}
+
+TEST(HfWeights, Bf16RoundsToNearestEvenAndKeepsWhatIsNotANumber) {
+  const auto rounded = [](u32 bits) { return static_cast<u32>(bf16(std::bit_cast<float>(bits)).bits); };
+  EXPECT_EQ(rounded(0x3f808000U), 0x3f80U);  // a tie goes to even
+  EXPECT_EQ(rounded(0x3f818000U), 0x3f82U);
+  EXPECT_EQ(rounded(0x3f808001U), 0x3f81U);
+  EXPECT_EQ(rounded(0x7f7fffffU), 0x7f80U);  // the largest float is infinity
+  EXPECT_EQ(rounded(0xff800000U), 0xff80U);
+  EXPECT_EQ(rounded(0x7f800001U), 0x7fc0U);  // a NaN stays one, quiet
+  EXPECT_EQ(rounded(0xffa50000U), 0xffe5U);  // with sign and payload
+  EXPECT_EQ(rounded(0x80000000U), 0x8000U);
 }
 
 TEST(HfWeights, RefusesIncompleteFolders) {
