@@ -24,6 +24,7 @@ using io::read_bytes;
 
 constexpr char kEscape = '\x1b';
 constexpr i64 kSteps = 12;
+constexpr i64 kSequence = 16;
 constexpr i64 kLongSteps = 120;  // several pipes full of lines, so a run can be caught in the middle
 constexpr i64 kVocabulary = 320;
 
@@ -82,6 +83,14 @@ std::vector<std::pair<double, double>> losses(const std::string& run_dir) {
   return out;
 }
 
+i64 count(std::string_view text, std::string_view part) {
+  i64 found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
 std::string latest(const std::string& run_dir) {
   return io::latest_checkpoint(run_dir).value().value_or("no checkpoint");
 }
@@ -102,10 +111,10 @@ std::vector<std::string> make_documents(u32 stream, int num_documents) {
   return documents;
 }
 
-void write_split(data::Dataset& dataset, const data::Tokenizer& tokenizer, data::Split split, u32 stream,
-                 int num_documents) {
+void write_file(data::Dataset& dataset, const data::Tokenizer& tokenizer, const std::string& domain,
+                data::Split split, u32 stream, int num_documents) {
   data::DatasetFile file{
-      .file = std::string(data::split_name(split)) + ".npy", .domain = "text", .split = split};
+      .file = fmt::format("{}.{}.npy", domain, data::split_name(split)), .domain = domain, .split = split};
   std::vector<i32> ids;
   for (const std::string& document : make_documents(stream, num_documents)) {
     const std::vector<i32> encoded = tokenizer.encode(document);
@@ -131,10 +140,11 @@ void write_data(const std::string& folder) {
                         .vocab_size = tokenizer.vocab_size(),
                         .eos_id = tokenizer.eos_id(),
                         .tokenizer = "tokenizer.json",
-                        .domains = {{"text", "public domain"}},
+                        .domains = {{"text", "public domain"}, {"verse", "public domain"}},
                         .files = {}};
-  write_split(dataset, tokenizer, data::Split::kTrain, 1, 60);
-  write_split(dataset, tokenizer, data::Split::kValid, 2, 10);
+  write_file(dataset, tokenizer, "text", data::Split::kTrain, 1, 60);
+  write_file(dataset, tokenizer, "text", data::Split::kValid, 2, 10);
+  write_file(dataset, tokenizer, "verse", data::Split::kValid, 3, 4);
   data::save_dataset(dataset).value();
 }
 
@@ -216,8 +226,9 @@ class Cli : public testing::Test {
 };
 
 TEST_F(Cli, TrainingFillsTheRunFolder) {
-  for (const char* name : {"config.toml", "metrics.jsonl", "events.jsonl", "run.log", "env.json", "plan.json",
-                           "report.html", "tokenizer.json", "checkpoints/latest"}) {
+  for (const char* name :
+       {"config.toml", "metrics.jsonl", "events.jsonl", "run.log", "env.json", "plan.json", "report.html",
+        "routing.json", "metrics.json", "tokenizer.json", "checkpoints/latest"}) {
     EXPECT_TRUE(std::filesystem::exists(finished() + "/" + name)) << name;
   }
   int event_files = 0;
@@ -228,12 +239,86 @@ TEST_F(Cli, TrainingFillsTheRunFolder) {
   const std::vector<std::pair<double, double>> steps = losses(finished());
   ASSERT_EQ(std::ssize(steps), kSteps);
   EXPECT_LT(steps.back().second, steps.front().second);
-  // Evaluations at 5 and 10, and of everything at the end.
-  EXPECT_EQ(std::ssize(json_lines(finished() + "/metrics.jsonl")), kSteps + 3);
+  i64 evaluations = 0;
+  for (const io::Json& line : json_lines(finished() + "/metrics.jsonl")) {
+    evaluations += line.find("eval/lm/valid/CE loss") != nullptr ? 1 : 0;
+  }
+  EXPECT_EQ(evaluations, 3);  // at 5 and 10, and of everything at the end
+  const io::Json last = json_of(read_bytes(finished() + "/metrics.json"));
+  EXPECT_EQ(number_at(last, "step"), kSteps);
+  EXPECT_EQ(number_at(last, "train/CE loss"), steps.back().second);
   EXPECT_EQ(latest(finished()), finished() + "/checkpoints/step000012");
   EXPECT_TRUE(contains(read_bytes(finished() + "/report.html"), "finished"));
   EXPECT_TRUE(contains(first_run_.output, "[step=12/12,epoch=1,eta=0:00:00]"));
   EXPECT_TRUE(contains(first_run_.output, "bigram"));
+}
+
+TEST_F(Cli, ExportCsvHasARowAStep) {
+  const Result result = run({"export", "csv", finished()});
+  EXPECT_EQ(result.code, 0) << result.errors;
+  EXPECT_TRUE(result.output.starts_with("step,train/CE loss,")) << result.output.substr(0, 100);
+  EXPECT_TRUE(contains(result.output, ",moe/block 0/assigned tokens[0],"));
+  EXPECT_EQ(count(result.output, "\r\n"), kSteps + 1);
+  const std::string file = folder("table.csv");
+  EXPECT_EQ(run({"export", "csv", finished(), "--out", file}).output, "");
+  EXPECT_EQ(read_bytes(file), result.output);
+  expect_error(run({"export", "csv", folder("nowhere")}), 3, {"metrics.jsonl"});
+}
+
+TEST_F(Cli, ExportReportWritesItAnew) {
+  const std::string dir = folder("killed before its report");
+  std::filesystem::copy(finished(), dir);
+  std::filesystem::remove(dir + "/report.html");
+  const Result result = run({"export", "report", dir});
+  EXPECT_EQ(result.code, 0) << result.errors;
+  EXPECT_EQ(result.output, dir + "/report.html\n");
+  EXPECT_TRUE(contains(read_bytes(dir + "/report.html"), "Tokens and their experts"));
+  expect_error(run({"export", "report", folder("nowhere")}), 3, {"metrics.jsonl"});
+}
+
+// The parts of the final evaluation against its whole, and the routes against the tokens.
+TEST_F(Cli, FinalEvaluationCountsEachDomainOnce) {
+  std::optional<io::Json> final;
+  for (io::Json& event : json_lines(finished() + "/events.jsonl")) {
+    if (*event.find("event")->get<std::string>() == "final_evaluation") {
+      final = std::move(event);
+    }
+  }
+  ASSERT_TRUE(final.has_value());
+  const io::Json::Array& domains = *final->find("domains")->get<io::Json::Array>();
+  ASSERT_EQ(domains.size(), 2U);
+  double sum = 0;
+  double bigram_sum = 0;
+  double targets = 0;
+  for (const io::Json& domain : domains) {
+    targets += number_at(domain, "targets");
+    sum += number_at(domain, "targets") * number_at(domain, "ce");
+    bigram_sum += number_at(domain, "targets") * number_at(domain, "bigram_ce");
+  }
+  EXPECT_NEAR(sum / targets, number_at(*final, "ce"), 1e-12);
+  EXPECT_NEAR(bigram_sum / targets, number_at(*final, "bigram_ce"), 1e-12);
+  const io::Json routing = json_of(read_bytes(finished() + "/routing.json"));
+  const io::Json::Array& layers = *routing.find("counts")->get<io::Json::Array>();
+  ASSERT_FALSE(layers.empty());
+  for (const io::Json& layer : layers) {
+    const io::Json::Array& rows = *layer.get<io::Json::Array>();
+    ASSERT_EQ(rows.size(), domains.size());
+    for (std::size_t domain = 0; domain < rows.size(); ++domain) {
+      i64 routes = 0;
+      for (const io::Json& count : *rows[domain].get<io::Json::Array>()) {
+        routes += *count.get<i64>();
+      }
+      // A sequence of S tokens has S - 1 targets and S k routes.
+      const double sequences = number_at(domains[domain], "targets") / (kSequence - 1);
+      EXPECT_EQ(static_cast<double>(routes), sequences * kSequence * number_at(routing, "top_k"));
+    }
+  }
+}
+
+TEST_F(Cli, AStartThatFailsLeavesNoFolder) {
+  const std::string dir = folder("unstarted");
+  expect_error(run(train(dir, {"--data.dir=" + folder("no data")})), 3, {"no data"});
+  EXPECT_FALSE(std::filesystem::exists(dir));
 }
 
 TEST_F(Cli, OutputThatIsNoTerminalIsPlain) { EXPECT_FALSE(contains(first_run_.output, {&kEscape, 1})); }
@@ -334,11 +419,12 @@ TEST_F(Cli, InspectListsTensors) {
 }
 
 TEST_F(Cli, EvaluationOfARunAgreesWithItsOwn) {
-  const Result result = run({"eval", "--model", finished(), "--data", folder("data/valid.npy"), "--json"});
+  const Result result =
+      run({"eval", "--model", finished(), "--data", folder("data/text.valid.npy"), "--json"});
   ASSERT_EQ(result.code, 0) << result.errors;
   const io::Json measured = json_of(result.output);
   const io::Json logged = json_lines(finished() + "/metrics.jsonl").back();
-  EXPECT_NEAR(number_at(measured, "CE loss"), number_at(logged, "eval/lm/valid/CE loss"), 1e-5);
+  EXPECT_NEAR(number_at(measured, "CE loss"), number_at(logged, "eval/lm/text/CE loss"), 1e-5);
   EXPECT_GT(number_at(measured, "tokens"), 100);
 }
 
@@ -420,7 +506,8 @@ TEST_F(CliResume, AnInterruptedRunGoesOnToTheBit) {
   ASSERT_LT(std::ssize(losses(dir)), kLongSteps);
   const Result second = run(train_long(dir, {"--resume=auto"}));
   EXPECT_EQ(second.code, 0) << second.errors;
-  EXPECT_TRUE(contains(second.output, "resumed from " + dir)) << second.output;
+  EXPECT_EQ(count(second.output, "resumed"), 1) << second.output;
+  EXPECT_TRUE(contains(second.output, "from " + dir)) << second.output;
   expect_equals_whole(dir);
 }
 
@@ -433,7 +520,7 @@ TEST_F(CliResume, AKilledRunGoesOnToTheBit) {
   ASSERT_NE(std::filesystem::path(checkpoint).filename(), "step000120");
   const Result second = run(train_long(dir));
   EXPECT_EQ(second.code, 0) << second.errors;
-  EXPECT_TRUE(contains(second.output, "resumed from " + checkpoint)) << second.output;
+  EXPECT_TRUE(contains(second.output, "from " + checkpoint + " after step")) << second.output;
   expect_equals_whole(dir);
 }
 

@@ -9,11 +9,10 @@
 #include <span>
 
 #include "base/nearest.h"
+#include "io/build_info.h"
 
 namespace wych::cli {
 namespace {
-
-constexpr const char* kVersion = "wych 0.1.0";
 
 constexpr const char* kWelcome = R"(wych trains mixture-of-experts language models. To see it work:
 
@@ -32,6 +31,12 @@ constexpr const char* kOverrideHelp =
   --model.moe.experts=16 --optimizer.lr=1e-3 --log.style=plain
 CONFIG is a TOML file or preset:NAME.)";
 
+// "wych 0.1.0 (94ad5b20c1d2)"
+std::string version_text() {
+  const std::string_view commit = io::build_commit();
+  return fmt::format("wych {}{}", io::build_version(), commit.empty() ? "" : fmt::format(" ({})", commit));
+}
+
 // Everything CLI11 writes into; lives as long as the parser.
 struct Options {
   TrainOptions train;
@@ -45,6 +50,8 @@ struct Options {
   ProfileOptions profile;
   BenchStepOptions bench_step;
   BenchGemmOptions bench_gemm;
+  ExportCsvOptions export_csv;
+  ExportReportOptions export_report;
 };
 
 // A command with what to hand back when it was chosen.
@@ -230,6 +237,31 @@ Entry add_bench_gemm(CLI::App& bench, BenchGemmOptions& options) {
   return {command, nullptr, [&options] { return options; }};
 }
 
+Entry add_export_csv(CLI::App& exports, ExportCsvOptions& options) {
+  CLI::App* command = exports.add_subcommand("csv", "the metrics of a run as a table");
+  command->add_option("RUN", options.run_dir, "run folder")->required();
+  command->add_option("--out", options.out, "file to write (default: standard output)");
+  command->footer(
+      R"(A row a step, a column a metric; an array has a column an element. A value that was not finite is nan, one that
+was not taken at that step is empty.
+
+Examples:
+  wych export csv runs/laptop --out laptop.csv
+  wych export csv runs/laptop | head -n 3)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_export_report(CLI::App& exports, ExportReportOptions& options) {
+  CLI::App* command = exports.add_subcommand("report", "the report of a run, written anew");
+  command->add_option("RUN", options.run_dir, "run folder")->required();
+  command->footer(
+      R"(Writes RUN/report.html, as every run does when it ends: for a run that was killed, or is still going on.
+
+Example:
+  wych export report runs/laptop)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   std::vector<Entry> entries = {add_train(app, options.train),       add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
@@ -244,7 +276,12 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_bench_step(*bench, options.bench_step));
   entries.push_back(add_bench_gemm(*bench, options.bench_gemm));
   bench->group("Commands");
+  CLI::App* exports = app.add_subcommand("export", "what a run recorded, for other programs");
+  exports->require_subcommand(1);
+  entries.push_back(add_export_csv(*exports, options.export_csv));
+  entries.push_back(add_export_report(*exports, options.export_report));
   data->group("Commands");
+  exports->group("Commands");
   for (const Entry& entry : entries) {
     entry.app->group("Commands");
     if (entry.config != nullptr) {
@@ -327,7 +364,7 @@ Expected<std::variant<Command, Answer>> parse_command_line(int argc, const char*
     return Parsed(Answer{kWelcome});
   }
   CLI::App app("wych trains mixture-of-experts language models.", "wych");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.get_formatter()->label("REQUIRED", "");

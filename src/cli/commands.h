@@ -90,9 +90,18 @@ struct BenchGemmOptions {
   bool json = false;
 };
 
-using Command =
-    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
-                 DataPrepareOptions, DataInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions>;
+struct ExportCsvOptions {
+  std::string run_dir;
+  std::string out;  // empty: standard output
+};
+
+struct ExportReportOptions {
+  std::string run_dir;
+};
+
+using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
+                             ConvertOptions, DataPrepareOptions, DataInspectOptions, ProfileOptions,
+                             BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -105,5 +114,7 @@ Expected<int> run(const DataInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);
 Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);
+Expected<int> run(const ExportCsvOptions& options);
+Expected<int> run(const ExportReportOptions& options);
 
 }  // namespace wych::cli

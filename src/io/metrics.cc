@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "io/build_info.h"
+
 namespace wych::io {
 namespace {
 
@@ -99,6 +101,7 @@ Expected<void> EventsWriter::write(i64 step, std::string_view kind, const JsonOb
 
 JsonObject environment() {
   JsonObject out;
+  out.add("version", build_version()).add("commit", build_commit()).add("compiler", build_compiler());
   utsname names{};
   ::uname(&names);
   out.add("host", names.nodename).add("kernel", fmt::format("{} {}", names.sysname, names.release));
@@ -106,7 +109,6 @@ JsonObject environment() {
   out.add("cores", static_cast<i64>(std::thread::hardware_concurrency()));
   out.add("memory_bytes",
           static_cast<i64>(::sysconf(_SC_PHYS_PAGES)) * static_cast<i64>(::sysconf(_SC_PAGESIZE)));
-  out.add("compiler", "gcc-compatible " __VERSION__);
   out.add("started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))));
   return out;
 }

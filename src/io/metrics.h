@@ -37,7 +37,8 @@ class EventsWriter {
   FileWriter file_;
 };
 
-// Machine and build: host, kernel, processor, cores, memory_bytes, compiler, and the time of the start.
+// Machine and build: version, commit, compiler, host, kernel, processor, cores, memory_bytes, and the time of
+// the start.
 [[nodiscard]] JsonObject environment();
 
 // Replaces RUN/env.json.

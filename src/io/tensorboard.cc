@@ -76,6 +76,28 @@ constexpr u32 kSummary = 5;
 constexpr u32 kSessionLog = 7;
 }  // namespace event_field
 
+// A HistogramProto: bucket i holds what lies in (i - 1/2, i + 1/2], so each count is the value i that often.
+std::string histogram(std::span<const i64> counts) {
+  enum Field : u32 { kMin = 1, kMax = 2, kNum = 3, kSum = 4, kSumSquares = 5, kLimits = 6, kBuckets = 7 };
+  double num = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  std::string limits;
+  std::string buckets;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto value = static_cast<double>(i);
+    const auto count = static_cast<double>(counts[i]);
+    num += count;
+    sum += count * value;
+    sum_squares += count * value * value;
+    limits += little_endian(std::bit_cast<u64>(value + 0.5));
+    buckets += little_endian(std::bit_cast<u64>(count));
+  }
+  return double_field(kMin, 0) + double_field(kMax, static_cast<double>(counts.size()) - 1) +
+         double_field(kNum, num) + double_field(kSum, sum) + double_field(kSumSquares, sum_squares) +
+         bytes_field(kLimits, limits) + bytes_field(kBuckets, buckets);
+}
+
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -112,13 +134,18 @@ std::string session_start_event(double wall_time, i64 first_step) {
          bytes_field(event_field::kSessionLog, varint_field(kStatus, kStart));
 }
 
-std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> scalars) {
+std::string summary_event(double wall_time, i64 step, std::span<const Scalar> scalars,
+                          std::span<const Histogram> histograms) {
   constexpr u32 kValue = 1;
   constexpr u32 kTag = 1;
   constexpr u32 kSimpleValue = 2;
+  constexpr u32 kHistogram = 5;
   std::string summary;
   for (const auto& [tag, value] : scalars) {
     summary += bytes_field(kValue, bytes_field(kTag, tag) + float_field(kSimpleValue, value));
+  }
+  for (const auto& [tag, counts] : histograms) {
+    summary += bytes_field(kValue, bytes_field(kTag, tag) + bytes_field(kHistogram, histogram(counts)));
   }
   return double_field(event_field::kWallTime, wall_time) + varint_field(event_field::kStep, step) +
          bytes_field(event_field::kSummary, summary);
@@ -135,8 +162,9 @@ Expected<TensorBoardWriter> TensorBoardWriter::create(const std::string& run_dir
   return writer;
 }
 
-Expected<void> TensorBoardWriter::write(i64 step, std::span<const Scalar> scalars) {
-  return file_.write(event_record(scalars_event(seconds_since_1970(), step, scalars)));
+Expected<void> TensorBoardWriter::write(i64 step, std::span<const Scalar> scalars,
+                                        std::span<const Histogram> histograms) {
+  return file_.write(event_record(summary_event(seconds_since_1970(), step, scalars, histograms)));
 }
 
 }  // namespace wych::io

@@ -1,12 +1,13 @@
-// TensorBoard event files: scalars per step, written without any library. A file is a sequence of records
-// (length, its checksum, an Event message, its checksum); the first names the format, the second tells
-// readers at which step this file takes over from those of earlier sessions of the run.
+// TensorBoard event files: scalars and histograms per step, written without any library. A file is a sequence
+// of records (length, its checksum, an Event message, its checksum); the first names the format, the second
+// tells readers at which step this file takes over from those of earlier sessions of the run.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/expected.h"
 #include "base/file.h"
@@ -15,6 +16,8 @@
 namespace wych::io {
 
 using Scalar = std::pair<std::string, double>;  // tag, value
+// tag, counts: drawn as a distribution over 0, 1, 2, ...
+using Histogram = std::pair<std::string, std::vector<i64>>;
 
 class TensorBoardWriter {
  public:
@@ -22,9 +25,9 @@ class TensorBoardWriter {
   // (0: from the start); readers drop what earlier files say about later steps. Errors (kData): I/O.
   static Expected<TensorBoardWriter> create(const std::string& run_dir, i64 resumed_step);
 
-  // Appends one record with all `scalars`, rounded to float as the format wants; complete on return, so a
-  // reader may follow the file. Values that are not finite are kept: TensorBoard marks them.
-  Expected<void> write(i64 step, std::span<const Scalar> scalars);
+  // Appends one record with everything given, scalars rounded to float as the format wants; complete on
+  // return, so a reader may follow the file. Values that are not finite are kept: TensorBoard marks them.
+  Expected<void> write(i64 step, std::span<const Scalar> scalars, std::span<const Histogram> histograms = {});
 
  private:
   FileWriter file_;
@@ -39,6 +42,7 @@ class TensorBoardWriter {
 // Event messages. `wall_time`: seconds since 1970.
 [[nodiscard]] std::string version_event(double wall_time);
 [[nodiscard]] std::string session_start_event(double wall_time, i64 first_step);
-[[nodiscard]] std::string scalars_event(double wall_time, i64 step, std::span<const Scalar> scalars);
+[[nodiscard]] std::string summary_event(double wall_time, i64 step, std::span<const Scalar> scalars,
+                                        std::span<const Histogram> histograms);
 
 }  // namespace wych::io

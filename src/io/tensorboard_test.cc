@@ -69,7 +69,7 @@ TEST(TensorBoard, SessionStartCarriesItsStep) {
 
 TEST(TensorBoard, ScalarsOfAStepAreOneRecord) {
   const std::vector<Scalar> scalars = {{"a b", 0.5}, {"c", -2}};
-  EXPECT_EQ(event_record(scalars_event(kWallTime, 300, scalars)),
+  EXPECT_EQ(event_record(summary_event(kWallTime, 300, scalars, {})),
             "\x24\0\0\0\0\0\0\0\x42\x2b\x80\x4d"
             "\x09\0\0\0\0\0\0\xf8\x3f\x10\xac\x02\x2a\x16"
             "\x0a\x0a\x0a\x03"
@@ -84,9 +84,22 @@ TEST(TensorBoard, ScalarsOfAStepAreOneRecord) {
 TEST(TensorBoard, ValuesBeyondFloatAndLongTagsAreWhole) {
   const std::string tag(300, 't');  // its length takes two bytes
   const std::vector<Scalar> scalars = {{tag, std::numeric_limits<double>::quiet_NaN()}, {"h", 1e300}};
-  const std::string event = scalars_event(kWallTime, 1, scalars);
+  const std::string event = summary_event(kWallTime, 1, scalars, {});
   EXPECT_NE(event.find("\x0a\xac\x02"s + tag + "\x15\0\0\xc0\x7f"s), std::string::npos);
   EXPECT_NE(event.find("\x0a\x01h\x15\0\0\x80\x7f"s), std::string::npos);
+}
+
+TEST(TensorBoard, CountsAreAHistogramOverTheirIndices) {
+  const std::vector<Histogram> histograms = {{"h", {3, 1}}};
+  EXPECT_EQ(summary_event(kWallTime, 2, {}, histograms),
+            "\x09\0\0\0\0\0\0\xf8\x3f\x10\x02\x2a\x58\x0a\x56\x0a\x01h\x2a\x51"
+            "\x09\0\0\0\0\0\0\0\0"                              // least value 0
+            "\x11\0\0\0\0\0\0\xf0\x3f"                          // greatest 1
+            "\x19\0\0\0\0\0\0\x10\x40"                          // 4 in all
+            "\x21\0\0\0\0\0\0\xf0\x3f"                          // sum 1
+            "\x29\0\0\0\0\0\0\xf0\x3f"                          // sum of squares 1
+            "\x32\x10\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xf8\x3f"  // up to 0.5, up to 1.5
+            "\x3a\x10\0\0\0\0\0\0\x08\x40\0\0\0\0\0\0\xf0\x3f"s);
 }
 
 TEST(TensorBoard, FileIsCompleteAfterEveryStep) {

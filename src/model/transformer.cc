@@ -276,6 +276,10 @@ Expected<ir::Graph> build_evaluation(const config::ModelConfig& model, i64 seque
     builder.output("ce_sum", losses.ce);
     const std::vector<ValueId> targets = {inputs.targets};
     builder.output("targets", ops::count_targets(builder, targets));
+    for (const Transformer::MoeLayer& layer : transformer.moe_layers()) {
+      builder.output(layer.block + ".experts", layer.routing.indices);
+      builder.output(layer.block + ".weights", layer.routing.weights);
+    }
   });
 }
 

@@ -21,7 +21,9 @@ struct BuildOptions {
 Expected<ir::Graph> build_training(const config::ModelConfig& model, const BatchShape& batch,
                                    const BuildOptions& options);
 
-// Outputs "ce_sum" f64[1], the summed cross-entropy, and "targets" f64[1], their number. No auxiliary losses.
+// Outputs "ce_sum" f64[1], the summed cross-entropy, and "targets" f64[1], their number; per MoE layer
+// "blocks.N.experts" i32[T, k], each token's experts from the largest weight down, and "blocks.N.weights"
+// F[T, k]. No auxiliary losses.
 Expected<ir::Graph> build_evaluation(const config::ModelConfig& model, i64 sequences, i64 sequence,
                                      const BuildOptions& options);
 

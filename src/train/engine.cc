@@ -158,6 +158,24 @@ Evaluation Engine::evaluate(const data::Batch& batch) {
   return {read_scalar(evaluate, "ce_sum"), read_scalar(evaluate, "targets")};
 }
 
+Routes Engine::evaluated_routes() {
+  Routes routes;
+  for (i64 layer = 0; layer < config_.model.n_layers; ++layer) {
+    if (config_.model.is_dense_layer(layer)) {
+      continue;
+    }
+    const std::string block = model::block_name(layer);
+    const ir::View experts = executor_->view(programs_.evaluate->output(block + ".experts"));
+    const ir::View weights = executor_->view(programs_.evaluate->output(block + ".weights"));
+    routes.experts.emplace_back(experts.as<i32>(), experts.as<i32>() + experts.elements());
+    std::vector<float>& values = routes.weights.emplace_back();
+    for (i64 i = 0; i < weights.elements(); ++i) {
+      values.push_back(static_cast<float>(ir::load_element(weights.data, weights.type->dtype, i)));
+    }
+  }
+  return routes;
+}
+
 std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
   const bool single = tokens.size() == 1;
   const plan::Program& program = single ? *programs_.decode : *programs_.prefill;

@@ -37,6 +37,13 @@ struct Evaluation {
   double targets = 0;
 };
 
+// Where the router sent the tokens of a batch. Per MoE layer, token after token: its top_k experts from the
+// largest weight down, and those weights.
+struct Routes {
+  std::vector<std::vector<i32>> experts;    // [layers][T k]
+  std::vector<std::vector<float>> weights;  // [layers][T k]
+};
+
 class Engine {
  public:
   // Plans and allocates. `pool` must outlive the engine. Errors: shapes, memory.
@@ -54,6 +61,8 @@ class Engine {
 
   // The loss of a batch of evaluation_sequences rows.
   Evaluation evaluate(const data::Batch& batch);
+  // The routes of the last evaluated batch; no layers in a dense model.
+  Routes evaluated_routes();
 
   // Feeds 1 ... prefill_tokens tokens at positions `position` ... of the cache; returns the logits of the
   // last, vocab_size entries, valid until the next call.

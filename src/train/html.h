@@ -1,4 +1,4 @@
-// Text inside HTML and SVG: the one place where it is made harmless.
+// Text and bytes inside HTML: the one place where they are made harmless.
 #pragma once
 
 #include <string>
@@ -8,5 +8,8 @@ namespace wych::train {
 
 // `text` for element content or a quoted attribute: & < > " ' as entities, all else as it is.
 std::string html_escape(std::string_view text);
+
+// Bytes for a data: address.
+std::string base64(std::string_view bytes);
 
 }  // namespace wych::train

@@ -19,6 +19,7 @@ void JsonView::header(const RunHeader& header) {
             .add("device", header.device)
             .add("parameters", header.total_parameters)
             .add("active_parameters", header.active_parameters)
+            .add("resumed_from", header.resumed_from)
             .add("first_step", header.first_step)
             .add("total_steps", header.total_steps)
             .add("batch_tokens", header.batch_tokens)

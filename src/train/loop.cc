@@ -9,12 +9,12 @@
 #include "base/hash.h"
 #include "config/model_size.h"
 #include "config/schema.h"
-#include "data/baselines.h"
 #include "data/dataset.h"
 #include "model/update.h"
 #include "ops/step_decision.h"
 #include "plan/report.h"
 #include "train/checkpointing.h"
+#include "train/final_evaluation.h"
 #include "train/generate.h"
 #include "train/learning_rate.h"
 #include "train/report.h"
@@ -38,6 +38,26 @@ struct RunData {
   data::EvalReader valid;
   data::Tokenizer tokenizer;
 };
+
+// One "final_evaluation" event: the scores of all held-out text, and of each domain under "domains".
+io::JsonObject scores_json(const Scores& scores) {
+  return std::move(io::JsonObject()
+                       .add("ce", scores.ce)
+                       .add("bits_per_byte", scores.bits_per_byte)
+                       .add("bigram_ce", scores.bigram_ce)
+                       .add("bigram_bits_per_byte", scores.bigram_bits_per_byte)
+                       .add("unigram_ce", scores.unigram_ce)
+                       .add("unigram_bits_per_byte", scores.unigram_bits_per_byte));
+}
+
+io::JsonObject scores_json(const Scores& scores, std::span<const DomainScore> domains) {
+  std::string list;
+  for (const DomainScore& domain : domains) {
+    list += list.empty() ? "" : ",";
+    list += scores_json(domain).add("name", domain.name).add("targets", domain.targets).text();
+  }
+  return std::move(scores_json(scores).add_raw("domains", "[" + list + "]"));
+}
 
 Expected<RunData> open_data(const config::Config& config, i64 evaluation_sequences) {
   WYCH_TRY(data::Dataset dataset, data::load_dataset(config.data.dir));
@@ -79,6 +99,8 @@ class TrainingRun {
     Expected<RunEnd> end = train();
     if (folder_) {
       report();
+    } else {
+      RunFolder::remove_unused(config_);
     }
     return end;
   }
@@ -87,7 +109,7 @@ class TrainingRun {
   Expected<RunEnd> train() {
     WYCH_TRY(const std::optional<std::string> resume, RunFolder::find_resume(config_));
     WYCH_TRY_VOID(prepare(resume));
-    show_header();
+    show_header(resume.value_or(""));
     while (progress_.step < last_step()) {
       WYCH_TRY_VOID(one_step());
       WYCH_TRY_VOID(after_step());
@@ -117,11 +139,11 @@ class TrainingRun {
       engine_->initialise(config_.run.seed);
     }
     progress_.data_fingerprint = data_fingerprint();
-    WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), progress_.step));
+    WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), pool_.num_threads(), progress_.step));
     io::JsonObject details;
     details.add("data_fingerprint", fmt::format("{:016x}", data_fingerprint()));
     if (resume) {
-      say(fmt::format("resumed from {} at step {}", *resume, progress_.step));
+      folder_->log().info("resumed from {} after step {}", *resume, progress_.step);
       WYCH_TRY_VOID(report_changes(*resume));
       details.add("checkpoint", *resume);
     }
@@ -180,7 +202,7 @@ class TrainingRun {
         .more = {}};
   }
 
-  void show_header() {
+  void show_header(const std::string& resumed_from) {
     const config::ModelConfig& model = config_.model;
     const config::ParameterCounts counts = config::count_parameters(model);
     const Programs& programs = engine_->programs();
@@ -196,6 +218,7 @@ class TrainingRun {
     header.active_non_embedding_parameters = counts.active - counts.embedding;
     header.device = fmt::format("CPU, {} thread{}", pool_.num_threads(), pool_.num_threads() == 1 ? "" : "s");
     header.memory_table = plan::memory_table(programs.layout, planned(programs));
+    header.resumed_from = resumed_from;
     header.first_step = progress_.step;
     header.total_steps = last_step();
     header.batch_tokens = config::batch_tokens(config_);
@@ -205,14 +228,19 @@ class TrainingRun {
   Expected<void> one_step() {
     const Clock::time_point start = Clock::now();
     WYCH_TRY_VOID(data_->sampler.fill(progress_.position, batch_));
+    StepTiming timing{.data_seconds = seconds_since(start)};
     result_ = engine_->step(batch_, schedule_.at(progress_.step));
-    const double seconds = seconds_since(start);
+    timing.seconds = seconds_since(start);
     progress_.position = data_->sampler.after(progress_.position);
     ++progress_.step;
     progress_.tokens += config::batch_tokens(config_);
-    WYCH_TRY_VOID(folder_->write_step(config_, progress_.step, progress_.tokens, result_, seconds));
+    timing.tokens_per_second =
+        static_cast<double>((progress_.step - first_step_) * config::batch_tokens(config_)) /
+        seconds_since(started_);
+    WYCH_TRY_VOID(folder_->write_step(config_, progress_.step, progress_.tokens, result_, timing));
     constexpr double kSmoothing = 0.9;  // of the step time, over about ten steps
-    step_seconds_ = step_seconds_ == 0 ? seconds : kSmoothing * step_seconds_ + (1 - kSmoothing) * seconds;
+    step_seconds_ =
+        step_seconds_ == 0 ? timing.seconds : kSmoothing * step_seconds_ + (1 - kSmoothing) * timing.seconds;
     show_step();
     return check_step();
   }
@@ -326,40 +354,52 @@ class TrainingRun {
   }
 
   Expected<void> evaluate(i64 max_batches) {
+    const Clock::time_point start = Clock::now();
     WYCH_TRY(const EvalReport report, measure(max_batches));
     view_.evaluated(report);
-    return folder_->write_evaluation(report.step, report.ce, report.bits_per_byte);
+    return folder_->write_evaluation(report, {}, seconds_since(start));
   }
 
-  // The whole held-out text, beside what a unigram and a bigram reach on it.
+  // The whole held-out text, beside what a unigram and a bigram reach on it, and where the routers send it.
   Expected<void> evaluate_finally() {
-    WYCH_TRY(EvalReport report, measure(0));
-    report.final = true;
-    WYCH_TRY(const std::vector<data::TokenFile> files, data::open_split(data_->dataset, data::Split::kTrain));
-    WYCH_TRY(const data::Baselines baselines, data::Baselines::train(files, config_.model.vocab_size));
-    WYCH_TRY(const data::BaselineScores scores, baselines.score(data_->valid));
-    report.unigram_ce = scores.unigram_nats;
-    report.unigram_bits_per_byte = bits(scores.unigram_nats);
-    report.bigram_ce = scores.bigram_nats;
-    report.bigram_bits_per_byte = bits(scores.bigram_nats);
-    view_.evaluated(report);
-    WYCH_TRY_VOID(folder_->write_event(progress_.step, "final_evaluation",
-                                       io::JsonObject()
-                                           .add("ce", report.ce)
-                                           .add("bits_per_byte", report.bits_per_byte)
-                                           .add("bigram_ce", report.bigram_ce)
-                                           .add("bigram_bits_per_byte", report.bigram_bits_per_byte)
-                                           .add("unigram_ce", report.unigram_ce)
-                                           .add("unigram_bits_per_byte", report.unigram_bits_per_byte)));
-    return folder_->write_evaluation(report.step, report.ce, report.bits_per_byte);
+    const Clock::time_point start = Clock::now();
+    const data::BatchOptions& options = data_->valid.instances().options();
+    WYCH_TRY(FinalEvaluation final, evaluate_held_out(*engine_, config_.model, data_->dataset,
+                                                      data_->tokenizer, options, progress_.step));
+    view_.evaluated(final.report);
+    WYCH_TRY_VOID(
+        folder_->write_event(progress_.step, "final_evaluation", scores_json(final.report, final.domains)));
+    WYCH_TRY_VOID(folder_->write_evaluation(final.report, final.domains, seconds_since(start)));
+    if (final.routing.empty()) {
+      return {};
+    }
+    if (engine_->programs().prefill) {
+      WYCH_TRY_VOID(add_written_text(final.routing, options));
+    }
+    return write_routing(config_.run.dir, final.routing);
+  }
+
+  // What the model itself writes, as long as one sequence has room, with its routes: in front of the others.
+  Expected<void> add_written_text(RoutingRecord& routing, const data::BatchOptions& options) {
+    std::vector<i32> ids = data_->tokenizer.encode(config_.log.sample_prompt);
+    const i64 given = std::ssize(ids);
+    WYCH_TRY(const std::string text, continuation(config_.model.sequence_length));
+    const std::vector<i32> written = data_->tokenizer.encode(text);
+    ids.insert(ids.end(), written.begin(), written.end());
+    routing.texts.insert(routing.texts.begin(), route_text(*engine_, data_->tokenizer, options, routing,
+                                                           "what the model writes", ids, given));
+    return {};
+  }
+
+  Expected<std::string> continuation(i64 max_new_tokens) {
+    const GenerateOptions options{.max_new_tokens = max_new_tokens,
+                                  .temperature = 0.8,
+                                  .seed = static_cast<u64>(config_.run.seed + progress_.step)};
+    return generate(*engine_, data_->tokenizer, config_.log.sample_prompt, options, [](std::string_view) {});
   }
 
   Expected<void> sample() {
-    const GenerateOptions options{.max_new_tokens = config_.log.sample_tokens,
-                                  .temperature = 0.8,
-                                  .seed = static_cast<u64>(config_.run.seed + progress_.step)};
-    WYCH_TRY(const std::string text, generate(*engine_, data_->tokenizer, config_.log.sample_prompt, options,
-                                              [](std::string_view) {}));
+    WYCH_TRY(const std::string text, continuation(config_.log.sample_tokens));
     view_.sampled(progress_.step, config_.log.sample_prompt, text);
     return folder_->write_event(progress_.step, "sample",
                                 io::JsonObject().add("prompt", config_.log.sample_prompt).add("text", text));
@@ -369,9 +409,11 @@ class TrainingRun {
     const Clock::time_point start = Clock::now();
     WYCH_TRY(const std::string dir, save_run(*engine_, config_, progress_));
     saved_step_ = progress_.step;
-    say(fmt::format("saved {} in {:.2f} s", dir, seconds_since(start)));
+    const double seconds = seconds_since(start);
+    say(fmt::format("saved {} in {:.2f} s", dir, seconds));
+    WYCH_TRY_VOID(folder_->write_save_time(progress_.step, seconds));
     return folder_->write_event(progress_.step, "checkpoint",
-                                io::JsonObject().add("dir", dir).add("seconds", seconds_since(start)));
+                                io::JsonObject().add("dir", dir).add("seconds", seconds));
   }
 
   Expected<std::optional<RunEnd>> answer_requests() {
@@ -408,6 +450,7 @@ class TrainingRun {
       WYCH_TRY_VOID(save());
     }
     WYCH_TRY_VOID(evaluate_finally());
+    WYCH_TRY_VOID(folder_->write_last_metrics(progress_.step));
     WYCH_TRY_VOID(folder_->write_event(progress_.step, "end"));
     return RunEnd::kFinished;
   }

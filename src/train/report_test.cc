@@ -2,6 +2,7 @@
 // text harmless, gaps and torn lines survived.
 #include "train/report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,58 +11,10 @@
 #include "config/schema.h"
 #include "io/metrics.h"
 #include "io/scratch_folder.h"
-#include "train/svg_chart.h"
+#include "train/report_cases.h"
 
 namespace wych::train {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-int count(std::string_view text, std::string_view part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
-}
-
-// What is wrong with the markup, or "". Strict: every tag closed in order or by itself, attributes in double
-// quotes, no bare ampersand.
-std::string markup_fault(std::string_view html) {
-  std::vector<std::string> open;
-  for (std::size_t at = 0; at < html.size(); ++at) {
-    if (html[at] == '&') {
-      const std::string_view entity = html.substr(at, html.find(';', at) - at);
-      if (entity != "&amp" && entity != "&lt" && entity != "&gt" && entity != "&quot" && entity != "&#39") {
-        return "bare ampersand before " + std::string(html.substr(at, 20));
-      }
-    }
-    if (html[at] != '<' || html.substr(at).starts_with("<!DOCTYPE html>")) {
-      continue;
-    }
-    std::size_t end = at;
-    for (bool quoted = false; end < html.size() && (quoted || html[end] != '>'); ++end) {
-      quoted = quoted != (html[end] == '"');
-    }
-    const std::string_view tag = html.substr(at + 1, end - at - 1);
-    const std::string name(tag.substr(0, tag.find_first_of(" /\n", 1)));
-    if (name.empty() || end == html.size()) {
-      return "a tag without end: " + std::string(tag.substr(0, 20));
-    }
-    if (name[0] == '/') {
-      if (open.empty() || "/" + open.back() != name) {
-        return "<" + name + "> closes " + (open.empty() ? "nothing" : open.back());
-      }
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    at = end;
-  }
-  return open.empty() ? "" : "<" + open.back() + "> is not closed";
-}
 
 // A run of 60 steps in two layers of four experts: expert 3 of layer 1 is dead, step 30 was skipped, step 31
 // was not finite, and the last line of each file is torn.
@@ -75,7 +28,9 @@ class Report : public testing::Test {
     io::write_bytes(run_ / "plan.json",
                     R"({"bytes":{"weights":1048576,"scratch":2048},"total_bytes":1050624,)"
                     R"("programs":{"train":{"scratch_bytes":2048,"scratch_lower_bound":1024}}})");
-    io::write_bytes(run_ / "env.json", R"({"processor":"A <fast> one","cores":2,"started":"2026-01-02"})");
+    io::write_bytes(run_ / "env.json",
+                    R"({"processor":"A <fast> one","cores":2,"started":"2026-01-02","version":"9.8.7",)"
+                    R"("commit":"abc","threads":1})");
     write_metrics();
     write_events();
   }
@@ -114,7 +69,11 @@ class Report : public testing::Test {
                    .add("ce", 4.2)
                    .add("bits_per_byte", 2.1)
                    .add("bigram_ce", 5.5)
-                   .add("unigram_ce", std::nan("")))
+                   .add("bigram_bits_per_byte", 2.7)
+                   .add("unigram_ce", std::nan(""))
+                   .add_raw("domains", R"([{"name":"<c>","targets":9,"ce":4.0,"bits_per_byte":2.0},)"
+                                       R"({"name":"d & e","targets":7,"ce":4.5,"bits_per_byte":2.2,)"
+                                       R"("bigram_bits_per_byte":2.8}])"))
         .value();
     events.write(60, "end").value();
     append("events.jsonl", "{\"time\":");
@@ -152,6 +111,17 @@ TEST_F(Report, ReadsTheRunBack) {
   EXPECT_EQ(record.load_steps, 20);
   ASSERT_EQ(record.loads.size(), 2U);
   EXPECT_EQ(record.loads[1].relative, (std::vector<double>{2, 1, 1, 0}));
+  EXPECT_EQ(record.load_history.size(), 60U);
+  ASSERT_EQ(record.non_finite.size(), 1U);
+  EXPECT_EQ(record.non_finite[0].step, 31);
+  EXPECT_EQ(record.loss.back().tokens, 6000);
+  EXPECT_EQ(record.validation.back().tokens, 6000);
+  ASSERT_EQ(record.domains.size(), 2U);
+  EXPECT_EQ(record.domains[1].name, "d & e");
+  EXPECT_EQ(record.domains[1].ce, 4.5);
+  EXPECT_EQ(record.events.size(), 2U);
+  EXPECT_EQ(record.build, "wych 9.8.7 (abc)");
+  EXPECT_EQ(record.device, "CPU, 1 thread");
   EXPECT_EQ(record.unreadable_lines, 2);
   EXPECT_TRUE(record.finished);
   EXPECT_EQ(record.samples.size(), 31U);
@@ -161,9 +131,9 @@ TEST_F(Report, IsWellFormedAndSelfContained) {
   const std::string html = report();
   EXPECT_EQ(markup_fault(html), "");
   EXPECT_TRUE(contains(html, "</html>"));
-  for (const std::string_view outside :
-       {"http:", "https:", "//", "<script", "<link", "<img", "url(", "@import"}) {
-    EXPECT_FALSE(contains(html, outside)) << outside;
+  EXPECT_EQ(count(html, "<img"), count(html, "<img src=\"data:image/png;base64,"));
+  for (const std::string_view outside : {"http:", "https:", "//", "<script", "<link", "url(", "@import"}) {
+    EXPECT_FALSE(contains(without_pictures(html), outside)) << outside;
   }
   EXPECT_TRUE(contains(html, "prefers-color-scheme"));
   EXPECT_TRUE(contains(html, "width=device-width"));
@@ -171,19 +141,37 @@ TEST_F(Report, IsWellFormedAndSelfContained) {
 
 TEST_F(Report, ShowsWhatTheRunDid) {
   const std::string html = report();
-  EXPECT_EQ(count(html, "<figure>"), 5);
-  EXPECT_EQ(count(html, "<rect"), 8);
-  EXPECT_TRUE(contains(html, "layer 1, expert 3: 0.00"));
-  EXPECT_TRUE(contains(html, "layer 1, expert 0: 2.00"));
+  EXPECT_EQ(count(html, "<figure>"), 8);  // loss twice, three small ones, imbalance, two layers
   EXPECT_TRUE(contains(html, "finished"));
   EXPECT_TRUE(contains(html, "0:02:00"));
   EXPECT_TRUE(contains(html, "8 experts top-2"));
-  EXPECT_TRUE(contains(html, "<td>bigram (Witten-Bell)</td><td class=\"n\">5.5000</td>"));
-  EXPECT_TRUE(contains(html, "<td>unigram</td><td class=\"n\">-</td>"));
+  EXPECT_TRUE(contains(html, "<dd>2.100<small>bigram 2.700\nunigram -</small>"));
+  EXPECT_TRUE(contains(html, "<td>d &amp; e</td><td class=\"n\">2.200</td><td class=\"n\">2.800</td>"));
+  EXPECT_TRUE(contains(html, "bigram 5.5</span>"));
   EXPECT_TRUE(contains(html, "1.00 MiB"));
   EXPECT_TRUE(contains(html, "[model.moe]"));
-  EXPECT_EQ(count(html, "class=\"sample\""), 8);
+  EXPECT_EQ(count(html, "class=\"sample\""), 6);
   EXPECT_TRUE(contains(html, "<th>unreadable lines</th><td>2</td>"));
+  EXPECT_TRUE(contains(html, "<th>skipped steps</th><td>1</td>"));
+  EXPECT_TRUE(contains(html, "<th>not finite</th><td>1 steps"));
+  EXPECT_TRUE(contains(html, "<th>build</th><td>wych 9.8.7 (abc)</td>"));
+}
+
+TEST_F(Report, DeadExpertsAreNamed) {
+  const std::string html = report();
+  EXPECT_TRUE(contains(html, "<b>1 expert is dead</b>"));
+  EXPECT_TRUE(contains(html, "dead: expert 3</span>"));
+  EXPECT_EQ(count(html, "class=\"y dead\""), 1);
+  EXPECT_TRUE(contains(html, "most: expert 0, 2.00 x mean\nleast: expert 3, 0.00 x mean"));
+}
+
+TEST_F(Report, DetailsCarryTheValues) {
+  const std::string html = report();
+  EXPECT_TRUE(
+      contains(html, "\"step 60, 6,000 tokens\neach step 4\ntraining, smoothed 4.075\nheld-out 4.25\""));
+  EXPECT_TRUE(contains(html, "step 30, 3,000 tokens\nsmoothed"));
+  EXPECT_TRUE(contains(html, "\nskipped 55\""));
+  EXPECT_TRUE(contains(html, "step 31, 3,100 tokens\nnot finite\""));
 }
 
 TEST_F(Report, EscapesEveryText) {
@@ -199,8 +187,8 @@ TEST_F(Report, NoValueThatIsNotFiniteReachesTheDrawing) {
   append("metrics.jsonl", "\n{\"step\":62,\"train/CE loss\":1e308,\"optim/total grad norm\":-3}\n");
   const std::string html = report();
   EXPECT_EQ(markup_fault(html), "");
-  EXPECT_FALSE(contains(html, "nan"));
-  EXPECT_FALSE(contains(html, "inf"));
+  EXPECT_FALSE(contains(without_pictures(html), "nan"));
+  EXPECT_FALSE(contains(without_pictures(html), "inf"));
 }
 
 TEST_F(Report, ForgetsWhatAResumptionTakesBack) {
@@ -211,7 +199,34 @@ TEST_F(Report, ForgetsWhatAResumptionTakesBack) {
   EXPECT_FALSE(record.final_evaluation.has_value());
   EXPECT_EQ(record.samples.back().step, 10);
   EXPECT_EQ(record.num_sessions, 2);
+  EXPECT_TRUE(record.domains.empty());
   EXPECT_TRUE(contains(report(), "at step 60 of "));
+}
+
+TEST_F(Report, ShowsWhereTokensGo) {
+  write_routing(run_.path(), small_routing()).value();
+  const std::string html = report();
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_TRUE(contains(html, "<b>layer 0</b><span>0.000 of 1 bits</span>"));
+  EXPECT_TRUE(contains(html, "<b>layer 1</b><span>1.000 of 1 bits</span>"));
+  EXPECT_TRUE(contains(html, "<p><b>Yes.</b>"));
+  EXPECT_TRUE(contains(html, "<th>d</th><td class=\"below\" style=\"--a:1.00\">0%</td>"));
+  EXPECT_TRUE(contains(html, "<td class=\"above\" style=\"--a:1.00\">75%</td>"));
+  EXPECT_TRUE(contains(html, "<code>&lt;i&gt;</code>"));
+  EXPECT_TRUE(contains(html, "tells 1.25 of 2 bits"));
+  EXPECT_TRUE(contains(html,
+                       "<i class=\"a3 b0 given\" data-a=\"3 75% \u00b7 0 25%\" data-b=\"0 90% \u00b7 1 10%\">"
+                       "&lt;b&gt;</i>"));
+  EXPECT_TRUE(contains(html, ">\u21b5\n</i>"));
+  EXPECT_TRUE(contains(html, "#La:checked~* .a3,#Lb:checked~* .b3{--t:var(--e3)}"));
+  EXPECT_FALSE(contains(html, "\x1b"));
+  // The first expert of two of three tokens in layer 1.
+  EXPECT_TRUE(contains(html, "<span class=\"chip b0\">0</span> 67%, <span class=\"chip b2\">2</span> 33%"));
+}
+
+TEST_F(Report, ADamagedRoutingFileTakesNothingElseAway) {
+  io::write_bytes(run_ / "routing.json", "{\"step\":1}");
+  EXPECT_EQ(report().find("Tokens and their experts"), std::string::npos);
 }
 
 TEST(ReportOfLittle, MetricsAloneSuffice) {
@@ -221,6 +236,70 @@ TEST(ReportOfLittle, MetricsAloneSuffice) {
   const std::string html = io::read_bytes(run / "report.html");
   EXPECT_EQ(markup_fault(html), "");
   EXPECT_TRUE(contains(html, "7.5000"));
+}
+
+TEST(ReportOfLittle, ADenseRunHasNoExperts) {
+  const io::ScratchFolder run;
+  io::write_bytes(run / "metrics.jsonl",
+                  "{\"step\":1,\"train/CE loss\":7.5,\"throughput/total tokens\":64}\n"
+                  "{\"step\":2,\"train/CE loss\":7.25,\"throughput/total tokens\":128}\n");
+  write_report(run.path()).value();
+  const std::string html = io::read_bytes(run / "report.html");
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_FALSE(contains(html, "<h2>Experts"));
+  EXPECT_TRUE(contains(html, "step 2, 128 tokens\neach step 7.25"));
+}
+
+TEST(ReportOfLittle, ALossThatWasNeverFiniteIsNotDrawn) {
+  const io::ScratchFolder run;
+  io::write_bytes(run / "metrics.jsonl",
+                  "{\"step\":1,\"train/CE loss\":null,\"optim/total grad norm\":null}\n");
+  write_report(run.path()).value();
+  const std::string html = io::read_bytes(run / "report.html");
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_FALSE(contains(html, "<figure>"));
+  EXPECT_TRUE(contains(html, "<th>not finite</th>"));
+}
+
+// 64 layers of 128 experts, one of them dead in every layer, with routes in six of the layers.
+TEST(ReportOfMuch, ManyLayersAndExpertsStayReadable) {
+  const io::ScratchFolder run;
+  io::MetricsWriter metrics = io::MetricsWriter::open(run.path(), 0).value();
+  for (i64 step = 1; step <= 100; ++step) {
+    io::JsonObject line;
+    line.add("train/CE loss", 5.0).add("throughput/total tokens", step * 1000);
+    for (i64 block = 0; block < 64; ++block) {
+      std::vector<i64> counts;
+      for (i64 expert = 0; expert < 128; ++expert) {
+        counts.push_back(expert == 100 ? 0 : (expert * 37 + step * 11 + block) % 90 + 10);
+      }
+      line.add_raw(fmt::format("moe/block {}/assigned tokens", block), io::json_list(counts));
+    }
+    metrics.write(step, line).value();
+  }
+  RoutingRecord routing;
+  routing.experts = 128;
+  routing.top_k = 8;
+  routing.domains = {"a", "b"};
+  for (i64 block = 0; block < 64; ++block) {
+    routing.blocks.push_back(block);
+  }
+  routing.counts.assign(64, {std::vector<i64>(128, 3), std::vector<i64>(128, 4)});
+  routing.detailed = detailed_layers(64);
+  routing.favourites.assign(routing.detailed.size(), std::vector<std::vector<std::string>>(128));
+  routing.token_information.assign(routing.detailed.size(), 1.0);
+  RoutedText text{.title = "t", .num_given = 0, .tokens = std::vector<std::string>(96, "x"), .layers = {}};
+  text.layers.assign(routing.detailed.size(),
+                     {std::vector<i64>(96 * 8, 127), std::vector<double>(96 * 8, 0.125)});
+  routing.texts.assign(5, text);
+  write_routing(run.path(), routing).value();
+  write_report(run.path()).value();
+  const std::string html = io::read_bytes(run / "report.html");
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_TRUE(contains(html, "<b>64 experts are dead</b>"));
+  EXPECT_EQ(count(html, "<summary>56 more layers</summary>"), 2);
+  EXPECT_EQ(count(html, "<img"), 128);
+  EXPECT_LT(html.size(), 3000000U);
 }
 
 TEST(ReportOfLittle, ARunWithoutAStepHasAPage) {
@@ -235,56 +314,6 @@ TEST(ReportOfLittle, NoMetricsIsAnErrorThatNamesTheFile) {
   const Expected<void> written = write_report(run.path());
   ASSERT_FALSE(written.has_value());
   EXPECT_TRUE(contains(written.error().text(), run / "metrics.jsonl"));
-}
-
-LineChart one_series(std::vector<Point> points, bool log_scale = false) {
-  return {.title = "t", .log_scale = log_scale, .series = {{"s", 0, Mark::kLine, std::move(points)}}};
-}
-
-TEST(LineChart, PlacesExtremesAtTheEdgesAndBreaksAtGaps) {
-  const std::string html = line_chart(one_series({{0, 0}, {1, 10}, {2, std::nan("")}, {3, 5}, {4, 10}}));
-  // The axis goes from 0 to 10.4.
-  EXPECT_TRUE(contains(html, "d=\"M0.0 1000.0h0L250.0 38.5M750.0 519.2h0L1000.0 38.5\"")) << html;
-  EXPECT_EQ(markup_fault(html), "");
-}
-
-TEST(LineChart, LogScaleLeavesOutWhatIsNotPositive) {
-  const std::string html = line_chart(one_series({{1, 0}, {2, 1}, {3, 100}}, true));
-  EXPECT_EQ(count(html, "M0.0 "), 0);
-  EXPECT_TRUE(contains(html, ">10</span>"));
-  EXPECT_EQ(line_chart(one_series({{1, 0}, {2, -1}}, true)), "");
-}
-
-TEST(LineChart, KeepsSpikesOfLongSeries) {
-  std::vector<Point> points;
-  for (int step = 0; step < 100000; ++step) {
-    points.push_back({static_cast<double>(step), step == 54321 ? 9.0 : 1.0});
-  }
-  const std::string html = line_chart(one_series(points));
-  EXPECT_LT(html.size(), 40000U);
-  // The spike's place: 9 on an axis from 0.68 to 9.32.
-  EXPECT_TRUE(contains(html, "543.2 37.0"));
-}
-
-TEST(LineChart, LevelsAndSinglePointsHaveAnAxis) {
-  for (const double value : {0.0, 5.0, -5.0, 1e20, 1e-20}) {
-    const std::string html = line_chart(one_series({{7, value}, {8, value}}));
-    EXPECT_GE(count(html, "class=\"y\""), 2) << value;
-    EXPECT_FALSE(contains(html, "nan")) << value;
-  }
-  EXPECT_GE(count(line_chart(one_series({{7, 1}})), "class=\"x\""), 1);
-  EXPECT_EQ(line_chart(one_series({{7, std::nan("")}})), "");
-  EXPECT_EQ(line_chart({}), "");
-}
-
-TEST(Smoothed, IsCentredAndKeepsGaps) {
-  const std::vector<Point> out = smoothed({{1, 4}, {2, 6}, {3, std::nan("")}, {4, 8}, {5, 1}}, 1);
-  EXPECT_EQ(out[0].value, 5);
-  EXPECT_EQ(out[1].value, 5);
-  EXPECT_TRUE(std::isnan(out[2].value));
-  EXPECT_EQ(out[3].value, 4.5);
-  EXPECT_EQ(out[4].step, 5);
-  EXPECT_TRUE(smoothed({}, 3).empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "config/model_size.h"
 #include "config/schema.h"
 #include "io/checkpoint.h"
 
@@ -73,7 +74,48 @@ Expected<void> create_folder(const std::string& dir) {
   return {};
 }
 
-void add_load(std::vector<io::Scalar>& scalars, std::size_t block, const std::vector<i64>& counts) {
+using Scalars = std::vector<io::Scalar>;
+
+void add_losses(Scalars& scalars, const config::Config& config, const StepResult& result) {
+  const config::RouterConfig& router = config.model.moe.router;
+  const auto num_moe = static_cast<double>(result.expert_counts.size());
+  const bool joint = router.balance_loss.scope == config::BalanceScope::kHfJoint;
+  scalars.emplace_back("train/CE loss", result.ce);
+  scalars.emplace_back("train/PPL", std::exp(result.ce));
+  if (config.model.z_loss_weight > 0) {
+    scalars.emplace_back("train/Z loss", config.model.z_loss_weight * result.z);
+    scalars.emplace_back("train/Z loss unscaled", result.z);
+  }
+  if (router.balance_loss.weight > 0 && num_moe > 0) {
+    scalars.emplace_back("train/load balancing loss",
+                         router.balance_loss.weight * result.balance * (joint ? 1.0 : num_moe));
+    scalars.emplace_back("train/load balancing loss unscaled", result.balance);
+  }
+  if (router.z_loss_weight > 0 && num_moe > 0) {
+    scalars.emplace_back("train/router Z loss", router.z_loss_weight * result.router_z * num_moe);
+    scalars.emplace_back("train/router Z loss unscaled", result.router_z);
+  }
+}
+
+void add_throughput(Scalars& scalars, const config::Config& config, i64 tokens, const StepTiming& timing) {
+  constexpr double kChinchillaTokens = 20;  // a parameter
+  const double tokens_per_second = static_cast<double>(config::batch_tokens(config)) / timing.seconds;
+  const double flops = config::train_flops_per_token(config.model);
+  const config::ParameterCounts counts = config::count_parameters(config.model);
+  const auto total = static_cast<double>(tokens);
+  scalars.emplace_back("throughput/device/TPS", tokens_per_second);
+  scalars.emplace_back("throughput/device/TPS (actual avg)", timing.tokens_per_second);
+  scalars.emplace_back("throughput/device/BPS", 1 / timing.seconds);
+  scalars.emplace_back("throughput/device/flopsPS", flops * tokens_per_second);
+  scalars.emplace_back("throughput/device/data loading (s)", timing.data_seconds);
+  scalars.emplace_back("throughput/device/data loading (%)", 100 * timing.data_seconds / timing.seconds);
+  scalars.emplace_back("throughput/total tokens", total);
+  scalars.emplace_back("throughput/total petaflops", 1e-15 * flops * total);
+  scalars.emplace_back("throughput/chinchilla multiple",
+                       total / (kChinchillaTokens * static_cast<double>(counts.active - counts.embedding)));
+}
+
+void add_load(Scalars& scalars, i64 block, const std::vector<i64>& counts) {
   const double mean = static_cast<double>(std::accumulate(counts.begin(), counts.end(), i64{0})) /
                       static_cast<double>(counts.size());
   double variance = 0;
@@ -84,12 +126,22 @@ void add_load(std::vector<io::Scalar>& scalars, std::size_t block, const std::ve
     const double share = static_cast<double>(count) / (mean * static_cast<double>(counts.size()));
     entropy -= share > 0 ? share * std::log(share) : 0;
   }
-  scalars.emplace_back(fmt::format("train/block {}/load imbalance", block), load_imbalance(counts));
+  const double imbalance = load_imbalance(counts);
+  scalars.emplace_back(fmt::format("train/block {}/load imbalance", block), imbalance);
+  scalars.emplace_back(fmt::format("moe/block {}/max vio", block), imbalance - 1);
   scalars.emplace_back(fmt::format("moe/block {}/load cv", block),
                        mean > 0 ? std::sqrt(variance) / mean : 0.0);
   scalars.emplace_back(fmt::format("moe/block {}/load entropy", block), entropy);
   scalars.emplace_back(fmt::format("moe/block {}/dead experts", block),
                        static_cast<double>(std::count(counts.begin(), counts.end(), 0)));
+}
+
+void add_scores(Scalars& scalars, const std::string& label, const Scores& scores) {
+  scalars.emplace_back(fmt::format("eval/lm/{}/CE loss", label), scores.ce);
+  scalars.emplace_back(fmt::format("eval/lm/{}/PPL", label), std::exp(scores.ce));
+  if (scores.bits_per_byte > 0) {
+    scalars.emplace_back(fmt::format("eval/lm/{}/BPB", label), scores.bits_per_byte);
+  }
 }
 
 }  // namespace
@@ -118,6 +170,18 @@ std::vector<std::string> RunFolder::changed_settings(const std::string& before,
 Expected<FolderLock> RunFolder::lock(const config::Config& config) {
   WYCH_TRY_VOID(create_folder(config.run.dir));
   return FolderLock::take(config.run.dir, ErrorKind::kData);
+}
+
+void RunFolder::remove_unused(const config::Config& config) {
+  // A failure leaves an empty folder or a lock, which harm nobody.
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(config.run.dir, error);
+  const bool unused = std::all_of(begin(entries), end(entries),
+                                  [](const auto& entry) { return entry.path().filename() == "lock"; });
+  if (!error && unused) {
+    std::filesystem::remove(config.run.dir + "/lock", error);
+    std::filesystem::remove(config.run.dir, error);
+  }
 }
 
 bool RunFolder::has_event(const config::Config& config, std::string_view kind) {
@@ -156,11 +220,12 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
 }
 
 Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
-                                                     i64 resumed_step) {
+                                                     int num_threads, i64 resumed_step) {
   const std::string& dir = config.run.dir;
   WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
   WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
-  WYCH_TRY_VOID(io::write_environment(dir, io::environment()));
+  WYCH_TRY_VOID(io::write_environment(
+      dir, io::environment().add("device", "cpu").add("threads", static_cast<i64>(num_threads))));
   const std::string tokenizer = config.data.dir + "/tokenizer.json";
   if (std::filesystem::exists(tokenizer)) {
     WYCH_TRY(const std::string text, read_file(tokenizer, ErrorKind::kData));
@@ -170,67 +235,71 @@ Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& confi
   WYCH_TRY(io::EventsWriter events, io::EventsWriter::open(dir));
   WYCH_TRY(io::TensorBoardWriter tensorboard, io::TensorBoardWriter::create(dir, resumed_step));
   std::unique_ptr<RunFolder> folder(
-      new RunFolder(std::move(metrics), std::move(events), std::move(tensorboard)));
+      new RunFolder(dir, std::move(metrics), std::move(events), std::move(tensorboard)));
   WYCH_TRY_VOID(folder->log_.open_file(dir + "/run.log"));
   return folder;
 }
 
 Expected<void> RunFolder::write_step(const config::Config& config, i64 step, i64 tokens,
-                                     const StepResult& result, double seconds) {
-  const config::RouterConfig& router = config.model.moe.router;
-  const auto num_moe = static_cast<double>(result.expert_counts.size());
-  const bool joint = router.balance_loss.scope == config::BalanceScope::kHfJoint;
-  const double tokens_per_second = static_cast<double>(config::batch_tokens(config)) / seconds;
-  std::vector<io::Scalar> scalars = {{"train/CE loss", result.ce}, {"train/PPL", std::exp(result.ce)}};
-  if (config.model.z_loss_weight > 0) {
-    scalars.emplace_back("train/Z loss", config.model.z_loss_weight * result.z);
-    scalars.emplace_back("train/Z loss unscaled", result.z);
-  }
-  if (router.balance_loss.weight > 0 && num_moe > 0) {
-    scalars.emplace_back("train/load balancing loss",
-                         router.balance_loss.weight * result.balance * (joint ? 1.0 : num_moe));
-    scalars.emplace_back("train/load balancing loss unscaled", result.balance);
-  }
-  if (router.z_loss_weight > 0 && num_moe > 0) {
-    scalars.emplace_back("train/router Z loss", router.z_loss_weight * result.router_z * num_moe);
-    scalars.emplace_back("train/router Z loss unscaled", result.router_z);
-  }
+                                     const StepResult& result, const StepTiming& timing) {
+  std::vector<io::Scalar> scalars;
+  add_losses(scalars, config, result);
+  const auto batch = static_cast<double>(config::batch_tokens(config));
+  scalars.emplace_back("train/masked labels (%)", 1 - result.targets / batch);
+  scalars.emplace_back("train/global batch size", batch);
   scalars.emplace_back("optim/total grad norm", result.grad_norm);
   scalars.emplace_back("optim/LR (group 0)", result.learning_rate);
   scalars.emplace_back("optim/step skipped", result.applied ? 0 : 1);
-  scalars.emplace_back("throughput/device/TPS", tokens_per_second);
-  scalars.emplace_back("throughput/total tokens", static_cast<double>(tokens));
-  std::vector<JsonMember> arrays;
-  std::size_t layer = 0;
+  add_throughput(scalars, config, tokens, timing);
+  std::vector<io::Histogram> counts;
   for (i64 block = 0; block < config.model.n_layers; ++block) {
     if (!config.model.is_dense_layer(block)) {
-      const std::vector<i64>& counts = result.expert_counts[layer++];
-      add_load(scalars, static_cast<std::size_t>(block), counts);
-      arrays.emplace_back(fmt::format("moe/block {}/assigned tokens", block), io::json_list(counts));
+      const std::vector<i64>& layer = result.expert_counts[counts.size()];
+      add_load(scalars, block, layer);
+      counts.emplace_back(fmt::format("moe/block {}/assigned tokens", block), layer);
     }
   }
-  return write_metrics(step, scalars, arrays);
+  const bool draw = config.log.interval > 0 && step % config.log.interval == 0;
+  return write_metrics(step, scalars, counts, draw);
 }
 
-Expected<void> RunFolder::write_evaluation(i64 step, double ce, double bits_per_byte) {
-  std::vector<io::Scalar> scalars = {{"eval/lm/valid/CE loss", ce}, {"eval/lm/valid/PPL", std::exp(ce)}};
-  if (bits_per_byte > 0) {
-    scalars.emplace_back("eval/lm/valid/BPB", bits_per_byte);
+Expected<void> RunFolder::write_evaluation(const EvalReport& report, std::span<const DomainScore> domains,
+                                           double seconds) {
+  std::vector<io::Scalar> scalars;
+  add_scores(scalars, "valid", report);
+  for (const DomainScore& domain : domains) {
+    add_scores(scalars, domain.name, domain);
   }
-  return write_metrics(step, scalars, {});
+  scalars.emplace_back("throughput/in-loop eval time (s)", seconds);
+  return write_metrics(report.step, scalars, {}, false);
+}
+
+Expected<void> RunFolder::write_save_time(i64 step, double seconds) {
+  const std::vector<io::Scalar> scalars = {{"train/checkpoint_save_duration_s", seconds}};
+  return write_metrics(step, scalars, {}, false);
 }
 
 Expected<void> RunFolder::write_metrics(i64 step, std::span<const io::Scalar> scalars,
-                                        std::span<const JsonMember> arrays) {
+                                        std::span<const io::Histogram> histograms, bool draw_histograms) {
   io::JsonObject line;
   for (const auto& [name, value] : scalars) {
     line.add(name, value);
+    last_[name] = value;
   }
-  for (const auto& [name, json] : arrays) {
-    line.add_raw(name, json);
+  for (const auto& [name, counts] : histograms) {
+    line.add_raw(name, io::json_list(counts));
   }
   WYCH_TRY_VOID(metrics_.write(step, line));
-  return tensorboard_.write(step, scalars);
+  return tensorboard_.write(step, scalars, draw_histograms ? histograms : std::span<const io::Histogram>());
+}
+
+Expected<void> RunFolder::write_last_metrics(i64 step) const {
+  io::JsonObject values;
+  values.add("step", step);
+  for (const auto& [name, value] : last_) {
+    values.add(name, value);
+  }
+  return write_file_atomic(dir_ + "/metrics.json", values.text() + "\n", ErrorKind::kData);
 }
 
 Expected<void> RunFolder::write_event(i64 step, std::string_view kind, const io::JsonObject& details) {

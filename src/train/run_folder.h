@@ -3,6 +3,7 @@
 // in report.h.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,13 +17,25 @@
 #include "io/metrics.h"
 #include "io/tensorboard.h"
 #include "train/engine.h"
+#include "train/run_view.h"
 
 namespace wych::train {
+
+// Where the time of a step went, and the run's so far.
+struct StepTiming {
+  double seconds = 0;            // of the step, its data included
+  double data_seconds = 0;       // until its batch was there
+  double tokens_per_second = 0;  // of this session up to here, everything included
+};
 
 class RunFolder {
  public:
   // Creates the folder and takes it for this process. kUsage if another process trains in it.
   static Expected<FolderLock> lock(const config::Config& config);
+
+  // Takes back what lock() made, for a run that did not begin: removes the folder if nothing but the lock is
+  // in it.
+  static void remove_unused(const config::Config& config);
 
   // The settings in which `config` differs from a checkpoint's configuration text: "optimizer.lr 0.1 -> 0.2".
   static std::vector<std::string> changed_settings(const std::string& before, const config::Config& config);
@@ -35,29 +48,38 @@ class RunFolder {
   // folder holds another run). Changes nothing.
   static Expected<std::optional<std::string>> find_resume(const config::Config& config);
 
-  // Opens the files of a locked folder for a run that goes on after `resumed_step`. kData if the folder
-  // cannot be written.
+  // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`. kData if
+  // the folder cannot be written.
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
-                                                   i64 resumed_step);
+                                                   int num_threads, i64 resumed_step);
 
-  // Appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts. The scalars among
-  // them go to TensorBoard too.
+  // Each appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts. The scalars
+  // among them go to TensorBoard too, and at every config.log.interval steps the counts as histograms.
   Expected<void> write_step(const config::Config& config, i64 step, i64 tokens, const StepResult& result,
-                            double seconds);
-  Expected<void> write_evaluation(i64 step, double ce, double bits_per_byte);
+                            const StepTiming& timing);
+  // eval/lm/valid, and per domain eval/lm/NAME. `seconds`: what the evaluation took.
+  Expected<void> write_evaluation(const EvalReport& report, std::span<const DomainScore> domains,
+                                  double seconds);
+  Expected<void> write_save_time(i64 step, double seconds);
+  // Replaces RUN/metrics.json: each scalar's last value in this session, and the step.
+  Expected<void> write_last_metrics(i64 step) const;
   Expected<void> write_event(i64 step, std::string_view kind, const io::JsonObject& details = {});
   Log& log() { return log_; }
 
  private:
-  RunFolder(io::MetricsWriter metrics, io::EventsWriter events, io::TensorBoardWriter tensorboard)
-      : metrics_(std::move(metrics)),
+  RunFolder(std::string dir, io::MetricsWriter metrics, io::EventsWriter events,
+            io::TensorBoardWriter tensorboard)
+      : dir_(std::move(dir)),
+        metrics_(std::move(metrics)),
         events_(std::move(events)),
         tensorboard_(std::move(tensorboard)),
         log_(-1) {}
-  using JsonMember = std::pair<std::string, std::string>;  // name, JSON text
+  // The line and the scalars' record.
   Expected<void> write_metrics(i64 step, std::span<const io::Scalar> scalars,
-                               std::span<const JsonMember> arrays);
+                               std::span<const io::Histogram> histograms, bool draw_histograms);
 
+  std::string dir_;
+  std::map<std::string, double> last_;  // values by name
   io::MetricsWriter metrics_;
   io::EventsWriter events_;
   io::TensorBoardWriter tensorboard_;

@@ -75,29 +75,36 @@ class MetricsReader {
 
   void read(const io::Json& line, i64 step) {
     record_.last_step = std::max(record_.last_step, step);
-    const auto at = static_cast<double>(step);
-    add(record_.loss, at, line.find("train/CE loss"));
-    add(record_.validation, at, line.find("eval/lm/valid/CE loss"));
-    add(record_.learning_rate, at, line.find("optim/LR (group 0)"));
-    const io::Json* norm = line.find("optim/total grad norm");
-    add(record_.grad_norm, at, norm);
-    if (number_or_nan(line.find("optim/step skipped")) > 0) {
-      add(record_.skipped, at, norm);
-    }
     if (const io::Json* tokens = line.find("throughput/total tokens")) {
       read_time(count_or_zero(tokens), number_or_nan(line.find("throughput/device/TPS")));
+    }
+    const Point at{static_cast<double>(step), 0, static_cast<double>(record_.tokens)};
+    const io::Json* loss = line.find("train/CE loss");
+    const io::Json* norm = line.find("optim/total grad norm");
+    add(record_.loss, at, loss);
+    add(record_.validation, at, line.find("eval/lm/valid/CE loss"));
+    add(record_.learning_rate, at, line.find("optim/LR (group 0)"));
+    add(record_.tokens_per_second, at, line.find("throughput/device/TPS"));
+    add(record_.grad_norm, at, norm);
+    const bool is_finite = (loss == nullptr || std::isfinite(number_or_nan(loss))) &&
+                           (norm == nullptr || std::isfinite(number_or_nan(norm)));
+    if (!is_finite) {
+      record_.non_finite.push_back(at);
+    } else if (number_or_nan(line.find("optim/step skipped")) > 0) {
+      add(record_.skipped, at, norm);
     }
     read_blocks(line, at);
   }
 
   void finish() {
+    record_.load_history = history_.spans();
     record_.load_steps = static_cast<i64>(recent_.size());
     std::map<i64, std::vector<double>> sums;
-    for (const std::map<i64, std::vector<double>>& step : recent_) {
+    for (const ExpertCounts& step : recent_) {
       for (const auto& [block, counts] : step) {
         std::vector<double>& sum = sums.try_emplace(block, counts.size(), 0.0).first->second;
         for (std::size_t expert = 0; expert < std::min(sum.size(), counts.size()); ++expert) {
-          sum[expert] += counts[expert];
+          sum[expert] += static_cast<double>(counts[expert]);
         }
       }
     }
@@ -111,9 +118,9 @@ class MetricsReader {
   }
 
  private:
-  static void add(std::vector<Point>& series, double step, const io::Json* value) {
+  static void add(std::vector<Point>& series, const Point& at, const io::Json* value) {
     if (value != nullptr) {
-      series.push_back({step, number_or_nan(value)});
+      series.push_back({at.step, number_or_nan(value), at.tokens});
     }
   }
 
@@ -124,8 +131,8 @@ class MetricsReader {
     record_.tokens = std::max(record_.tokens, tokens);
   }
 
-  void read_blocks(const io::Json& line, double step) {
-    std::map<i64, std::vector<double>> counts;
+  void read_blocks(const io::Json& line, const Point& at) {
+    ExpertCounts counts;
     double largest = 0;
     double sum = 0;
     i64 num_blocks = 0;
@@ -139,17 +146,17 @@ class MetricsReader {
       const std::optional<i64> block = block_of(key, "moe/block ", "/assigned tokens");
       const io::Json::Array* array = block ? value.get<io::Json::Array>() : nullptr;
       if (array != nullptr && !array->empty()) {
-        std::vector<double>& loads = counts[*block];
         for (const io::Json& count : *array) {
-          loads.push_back(static_cast<double>(count_or_zero(&count)));
+          counts[*block].push_back(count_or_zero(&count));
         }
       }
     }
     if (num_blocks > 0) {
-      record_.imbalance.push_back({step, largest});
-      record_.mean_imbalance.push_back({step, sum / static_cast<double>(num_blocks)});
+      record_.imbalance.push_back({at.step, largest, at.tokens});
+      record_.mean_imbalance.push_back({at.step, sum / static_cast<double>(num_blocks), at.tokens});
     }
     if (!counts.empty()) {
+      history_.add(static_cast<i64>(at.step), counts);
       recent_.push_back(std::move(counts));
       if (recent_.size() > kLoadSteps) {
         recent_.pop_front();
@@ -158,36 +165,99 @@ class MetricsReader {
   }
 
   RunRecord& record_;
-  std::deque<std::map<i64, std::vector<double>>> recent_;  // counts by block, of the last steps
+  LoadHistory history_;
+  std::deque<ExpertCounts> recent_;  // of the last steps
 };
 
-// A killed session leaves events of steps that the next one takes again: those are forgotten.
-void read_event(RunRecord& record, std::map<i64, Sample>& samples, const io::Json& line, i64 step) {
-  const std::string kind = text_or_empty(line.find("event"));
-  if (kind == "start" || kind == "resume") {
-    record.finished = false;
-    ++record.num_sessions;
-    samples.erase(samples.upper_bound(step), samples.end());
-    if (record.final_evaluation && record.final_evaluation->step > step) {
-      record.final_evaluation.reset();
-    }
-  } else if (kind == "end") {
-    record.finished = true;
-  } else if (kind == "sample") {
-    samples[step] = {step, text_or_empty(line.find("prompt")), text_or_empty(line.find("text"))};
-  } else if (kind == "final_evaluation") {
-    EvalReport report;
-    report.step = step;
-    report.ce = number_or_nan(line.find("ce"));
-    report.bits_per_byte = number_or_nan(line.find("bits_per_byte"));
-    report.final = true;
-    report.unigram_ce = number_or_nan(line.find("unigram_ce"));
-    report.unigram_bits_per_byte = number_or_nan(line.find("unigram_bits_per_byte"));
-    report.bigram_ce = number_or_nan(line.find("bigram_ce"));
-    report.bigram_bits_per_byte = number_or_nan(line.find("bigram_bits_per_byte"));
-    record.final_evaluation = report;
-  }
+Scores read_scores(const io::Json& json) {
+  Scores scores;
+  scores.ce = number_or_nan(json.find("ce"));
+  scores.bits_per_byte = number_or_nan(json.find("bits_per_byte"));
+  scores.unigram_ce = number_or_nan(json.find("unigram_ce"));
+  scores.unigram_bits_per_byte = number_or_nan(json.find("unigram_bits_per_byte"));
+  scores.bigram_ce = number_or_nan(json.find("bigram_ce"));
+  scores.bigram_bits_per_byte = number_or_nan(json.find("bigram_bits_per_byte"));
+  return scores;
 }
+
+class EventsReader {
+ public:
+  explicit EventsReader(RunRecord& record) : record_(record) {}
+
+  void read(const io::Json& line, i64 step) {
+    const std::string kind = text_or_empty(line.find("event"));
+    const double time = number_or_nan(line.find("time"));
+    const bool begins = kind == "start" || kind == "resume";
+    if (begins) {
+      begin_session(step);
+    } else if (time > last_time_) {
+      record_.seconds += time - last_time_;
+    }
+    last_time_ = time;
+    if (kind == "sample") {
+      samples_[step] = {step, text_or_empty(line.find("prompt")), text_or_empty(line.find("text"))};
+    } else if (kind == "final_evaluation") {
+      read_final_evaluation(line, step);
+    } else {
+      record_.finished = record_.finished || kind == "end";
+      record_.events.push_back({time, step, kind, detail(line)});
+    }
+  }
+
+  void finish() {
+    for (auto& [step, sample] : samples_) {
+      record_.samples.push_back(std::move(sample));
+    }
+  }
+
+ private:
+  // A killed session leaves events of steps that the next one takes again: what they found is forgotten.
+  void begin_session(i64 step) {
+    record_.finished = false;
+    ++record_.num_sessions;
+    samples_.erase(samples_.upper_bound(step), samples_.end());
+    if (record_.final_evaluation && record_.final_evaluation->step > step) {
+      record_.final_evaluation.reset();
+      record_.domains.clear();
+    }
+  }
+
+  void read_final_evaluation(const io::Json& line, i64 step) {
+    EvalReport report{read_scores(line)};
+    report.step = step;
+    report.final = true;
+    record_.final_evaluation = report;
+    record_.domains.clear();
+    const io::Json* domains = line.find("domains");
+    const io::Json::Array* array = domains == nullptr ? nullptr : domains->get<io::Json::Array>();
+    for (std::size_t i = 0; array != nullptr && i < array->size(); ++i) {
+      const io::Json& domain = (*array)[i];
+      record_.domains.push_back(
+          {read_scores(domain), text_or_empty(domain.find("name")), count_or_zero(domain.find("targets"))});
+    }
+  }
+
+  // The members that are not the same in every event, in words.
+  static std::string detail(const io::Json& line) {
+    std::string text;
+    for (const auto& [key, value] : *line.get<io::Json::Object>()) {
+      double number = 0;
+      if (key == "time" || key == "step" || key == "event") {
+        continue;
+      }
+      text += text.empty() ? "" : ", ";
+      const std::string name = key == "dir" || key == "checkpoint" ? "" : key + " ";
+      text += name + (value.number(number) ? fmt::format("{:.4g}", number)
+                      : value.is_null()    ? "not finite"
+                                           : text_or_empty(&value));
+    }
+    return text;
+  }
+
+  RunRecord& record_;
+  std::map<i64, Sample> samples_;
+  double last_time_ = std::numeric_limits<double>::infinity();
+};
 
 // The object in a JSON file; an empty one if there is none.
 io::Json::Object object_in(const std::string& path) {
@@ -229,6 +299,13 @@ void read_environment(RunRecord& record, const std::string& path) {
   if (const i64 bytes = count_or_zero(environment.find("memory_bytes")); bytes > 0) {
     record.host += ", " + plan::bytes_text(bytes);
   }
+  if (const i64 threads = count_or_zero(environment.find("threads")); threads > 0) {
+    record.device = fmt::format("CPU, {} thread{}", threads, threads == 1 ? "" : "s");
+  }
+  if (const std::string version = text_or_empty(environment.find("version")); !version.empty()) {
+    const std::string commit = text_or_empty(environment.find("commit"));
+    record.build = fmt::format("wych {}{}", version, commit.empty() ? "" : fmt::format(" ({})", commit));
+  }
 }
 
 void read_config(RunRecord& record, const std::string& path) {
@@ -248,12 +325,13 @@ Expected<RunRecord> read_run_record(const std::string& run_dir) {
   WYCH_TRY_VOID(for_each_line(run_dir + "/metrics.jsonl", record.unreadable_lines,
                               [&](const io::Json& line, i64 step) { metrics.read(line, step); }));
   metrics.finish();
-  std::map<i64, Sample> samples;
+  EventsReader events(record);
   // A run without events has nothing to tell there, which is no error.
   (void)for_each_line(run_dir + "/events.jsonl", record.unreadable_lines,
-                      [&](const io::Json& line, i64 step) { read_event(record, samples, line, step); });
-  for (auto& [step, sample] : samples) {
-    record.samples.push_back(std::move(sample));
+                      [&](const io::Json& line, i64 step) { events.read(line, step); });
+  events.finish();
+  if (Expected<RoutingRecord> routing = read_routing(run_dir)) {
+    record.routing = *std::move(routing);
   }
   read_config(record, run_dir + "/config.toml");
   read_plan(record, run_dir + "/plan.json");

@@ -84,8 +84,10 @@ std::vector<std::string> header_lines(const RunHeader& header) {
                fmt::format("{} steps of {} tokens, {} in all", grouped_digits(header.total_steps),
                            grouped_digits(header.batch_tokens),
                            short_count(header.total_steps * header.batch_tokens)));
-  if (header.first_step > 0) {
-    add_labelled(lines, "resumed", fmt::format("after step {}", grouped_digits(header.first_step)));
+  if (!header.resumed_from.empty()) {
+    add_labelled(
+        lines, "resumed",
+        fmt::format("from {} after step {}", header.resumed_from, grouped_digits(header.first_step)));
   }
   add_labelled(lines, "memory", header.memory_table);
   return lines;

@@ -23,7 +23,8 @@ struct RunHeader {
   i64 active_non_embedding_parameters = 0;
   std::string device;        // "CPU, 2 threads"
   std::string memory_table;  // the plan's, several lines
-  i64 first_step = 0;        // > 0 when resumed
+  std::string resumed_from;  // a checkpoint; empty: from the start
+  i64 first_step = 0;        // steps done by then
   i64 total_steps = 0;
   i64 batch_tokens = 0;
 };
@@ -46,16 +47,26 @@ struct StepReport {
   std::vector<std::vector<i64>> expert_counts;  // per MoE layer
 };
 
-struct EvalReport {
-  i64 step = 0;
+// How well a text is predicted.
+struct Scores {
   double ce = 0;             // nats per target
   double bits_per_byte = 0;  // 0 if the data does not say how many bytes it has
-  bool final = false;
-  // The same held-out text under simpler models of the same training data; 0 if not known.
+  // The same text under simpler models of the same training data; 0 if not known.
   double unigram_ce = 0;
   double unigram_bits_per_byte = 0;
   double bigram_ce = 0;
   double bigram_bits_per_byte = 0;
+};
+
+// Of one domain of the held-out text.
+struct DomainScore : Scores {
+  std::string name;
+  i64 targets = 0;
+};
+
+struct EvalReport : Scores {
+  i64 step = 0;
+  bool final = false;
 };
 
 class RunView {
