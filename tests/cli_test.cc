@@ -589,7 +589,7 @@ TEST_F(Cli, ADenseModelTrainsAndConverts) {
   const Result back = run({"convert", "--from", exported, "--to", folder("dense_back"), "--format", "wych"});
   ASSERT_EQ(back.code, 0) << back.errors;
   for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"eval", "--data", folder("data") + "/valid.npy"},
+       {std::vector<std::string>{"eval", "--data", folder("data") + "/text.valid.npy"},
         std::vector<std::string>{"generate", "--prompt", "the ", "--max-new-tokens", "8"}}) {
     std::vector<std::string> outputs;
     for (const std::string& dir : {run_dir, exported, folder("dense_back")}) {
