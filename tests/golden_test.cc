@@ -292,8 +292,9 @@ data::Batch trajectory_batch(const std::vector<i32>& batches, std::size_t step) 
 void synchronise(train::Engine& from, train::Engine& to) {
   for (const train::Engine::Tensor& tensor : to.checkpoint_tensors()) {
     const ir::View source = from.persistent(tensor.path);
+    const ir::View target = to.persistent(tensor.path);
     for (i64 i = 0; i < source.elements(); ++i) {
-      ir::store_element(tensor.view.data, tensor.view.type->dtype, i,
+      ir::store_element(target.data, target.type->dtype, i,
                         ir::load_element(source.data, source.type->dtype, i));
     }
   }

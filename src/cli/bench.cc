@@ -131,4 +131,14 @@ Expected<int> run(const BenchGemmOptions& options) {
   return 0;
 }
 
+#if !WYCH_CUDA
+Expected<int> run(const BenchGroupedOptions& /*options*/) {
+  return Error{.kind = ErrorKind::kUsage,
+               .where = "bench grouped",
+               .what = "measures a CUDA device, and this build has no CUDA",
+               .hint = "build with ./x build --cuda",
+               .more = {}};
+}
+#endif
+
 }  // namespace wych::cli

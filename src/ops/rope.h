@@ -50,6 +50,7 @@ class Rope final : public ir::Op {
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   RopeShape shape_;
