@@ -1,8 +1,6 @@
 // One block a token: the cosine and sine of every pair once, in shared memory, for all heads. Frequencies are
 // computed on the host and travel with the launch, so that they are the CPU's to the bit; the angle is one
 // float32 product as there. 8 bytes a float32 element; values move only if the output is another buffer.
-#include <cmath>
-
 #include "kernels/cuda_launch.cuh"
 #include "ops/rope.h"
 
@@ -19,15 +17,9 @@ struct RopeParams {
   int value_column;  // rotated heads end here
   int half;          // pairs of a head
   bool inverse;
+  float scale;  // of cosine and sine
   float frequencies[kMaxPairs];
 };
-
-void fill_frequencies(const RopeShape& shape, float* frequencies) {
-  for (i64 i = 0; i < shape.layout.head_dim / 2; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(shape.layout.head_dim);
-    frequencies[i] = 1.0F / std::pow(static_cast<float>(shape.theta), exponent);
-  }
-}
 
 // `out` may be `qkv`.
 __global__ void __launch_bounds__(kThreads)
@@ -40,8 +32,8 @@ __global__ void __launch_bounds__(kThreads)
   const i64 position = token % params.sequence - document_start[token];
   for (int i = static_cast<int>(threadIdx.x); i < half; i += kThreads) {
     const float angle = static_cast<float>(position) * params.frequencies[i];
-    cosines[i] = cosf(angle);
-    sines[i] = params.inverse ? -sinf(angle) : sinf(angle);
+    cosines[i] = cosf(angle) * params.scale;
+    sines[i] = (params.inverse ? -sinf(angle) : sinf(angle)) * params.scale;
   }
   __syncthreads();
   const float* from = qkv + token * params.width;
@@ -75,6 +67,7 @@ void Rope::launch_cuda(const ir::CudaContext& context) const {
                     static_cast<int>(layout.value_column()),
                     static_cast<int>(layout.head_dim / 2),
                     inverse_,
+                    static_cast<float>(shape_.yarn.factor != 1.0 ? shape_.yarn.attention_factor : 1.0),
                     {}};
   fill_frequencies(shape_, params.frequencies);
   rope_kernel<<<kernels::blocks_for(tokens, 1), kThreads, 0, context.stream>>>(

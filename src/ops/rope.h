@@ -57,6 +57,11 @@ class Rope final : public ir::Op {
   bool inverse_;
 };
 
+// The frequencies of the header's first lines, YaRN included: frequencies[hd / 2], every step in T, which is
+// float or double.
+template <class T>
+void fill_frequencies(const RopeShape& shape, T* frequencies);
+
 ir::ValueId rope(ir::Builder& builder, ir::ValueId qkv, ir::ValueId document_start, const RopeShape& shape);
 
 void register_rope(ir::Registry& registry);

@@ -174,8 +174,8 @@ Routes Engine::evaluated_routes() {
       continue;
     }
     const std::string block = model::block_name(layer);
-    const ir::View experts = executor_->view(programs_.evaluate->output(block + ".experts"));
-    const ir::View weights = executor_->view(programs_.evaluate->output(block + ".weights"));
+    const ir::View experts = output(*programs_.evaluate, block + ".experts");
+    const ir::View weights = output(*programs_.evaluate, block + ".weights");
     routes.experts.emplace_back(experts.as<i32>(), experts.as<i32>() + experts.elements());
     std::vector<float>& values = routes.weights.emplace_back();
     for (i64 i = 0; i < weights.elements(); ++i) {
