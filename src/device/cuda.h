@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda_target.h"
 #include "base/expected.h"
 #include "base/types.h"
-#include "base/cuda_target.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
