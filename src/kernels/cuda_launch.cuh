@@ -21,11 +21,21 @@ inline unsigned blocks_for(i64 count, i64 per_block) {
   return static_cast<unsigned>(blocks);
 }
 
-// Calls f(T{}) with the device type of a compute dtype.
+// Calls f(T{}) with the device type of activations: float or __nv_bfloat16.
 template <class F>
 void dispatch_cuda(DType dtype, F&& f) {
-  WYCH_CHECK(dtype == DType::kF32, "no CUDA kernel for {}", dtype_name(dtype));
-  f(float{});
+  WYCH_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "no CUDA kernel for {}", dtype_name(dtype));
+  if (dtype == DType::kF32) {
+    f(float{});
+  } else {
+    f(__nv_bfloat16{});
+  }
+}
+
+// The device address of a view as T: bf16 is __nv_bfloat16 there and wych::bf16 on the host.
+template <class T, class View>
+T* device_cast(const View& view) {
+  return reinterpret_cast<T*>(view.data);
 }
 
 __device__ inline float load_float(const float* from) { return *from; }

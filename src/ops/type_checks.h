@@ -1,5 +1,6 @@
-// The few questions that every infer() of this folder asks about a type; the op words the error. F is a
-// compute type: f32 or f64.
+// The few questions that every infer() of this folder asks about a type; the op words the error. F is a compute
+// type, f32 or f64. A is the type of activations: F, or bf16 on CUDA. S, the type of what must not be rounded so
+// (statistics, norms' weights, router, gradients of weights), is f32 where A is bf16 and A otherwise.
 #pragma once
 
 #include "ir/type.h"
@@ -7,6 +8,17 @@
 namespace wych::ops {
 
 constexpr bool is_compute(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }
+
+constexpr bool is_activation(DType dtype) { return is_compute(dtype) || dtype == DType::kBF16; }
+
+constexpr DType stats_dtype(DType activation) {
+  return activation == DType::kBF16 ? DType::kF32 : activation;
+}
+
+// A of that rank.
+inline bool is_activation(const ir::TensorType& type, int rank) {
+  return is_activation(type.dtype) && type.shape.rank() == rank;
+}
 
 // F of that rank.
 inline bool is_compute(const ir::TensorType& type, int rank) {
