@@ -16,6 +16,8 @@
 namespace wych::cli {
 namespace {
 
+constexpr i64 kAlignment = 128;  // of the experts' segments, as training on CUDA has them
+
 struct Problem {
   i64 experts;
   i64 routes;
@@ -75,10 +77,13 @@ Expected<Row> measure(device::CudaDevice& device, const Problem& problem, i64 re
   Row row{.problem = problem, .counts = uneven_counts(problem)};
   std::vector<i32> offsets = {0};
   for (const i64 count : row.counts) {
-    offsets.push_back(offsets.back() + static_cast<i32>(round_up(count, i64{128})));
+    offsets.push_back(offsets.back() + static_cast<i32>(round_up(count, kAlignment)));
   }
-  const kernels::GroupedShape shape{
-      .groups = problem.experts, .rows = offsets.back(), .n = problem.n, .k = problem.k};
+  const kernels::GroupedShape shape{.groups = problem.experts,
+                                    .rows = offsets.back(),
+                                    .n = problem.n,
+                                    .k = problem.k,
+                                    .alignment = kAlignment};
   if (!kernels::grouped_sm90_supports(device.target(), shape)) {
     return Error{.kind = ErrorKind::kUsage,
                  .where = device.name(),

@@ -1,4 +1,4 @@
-// The configuration of a command, loaded and checked against what this build can run.
+// The configuration that a command line names.
 #pragma once
 
 #include "base/expected.h"
@@ -7,7 +7,7 @@
 
 namespace wych::cli {
 
-// config::load for one rank; kUsage if the configuration asks for a device or a type that this build lacks.
+// config::load for one rank. What this build cannot run is refused where programs are built (train/programs.h).
 Expected<config::Loaded> load_config(const ConfigOptions& options, config::Purpose purpose);
 
 }  // namespace wych::cli

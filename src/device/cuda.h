@@ -16,6 +16,8 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace wych::device {
 
+class Matmul;
+
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -39,6 +41,8 @@ class CudaDevice {
   // Free at this moment (cudaMemGetInfo).
   [[nodiscard]] i64 free_bytes() const;
   [[nodiscard]] CUstream_st* stream() const { return stream_; }
+  // Products on this device; made when first asked for.
+  [[nodiscard]] Matmul& matmul();
 
   // Queue on the stream. Host memory should be pinned (PinnedMemory): else the calls wait by themselves.
   void copy_to_device(std::byte* to, const std::byte* from, i64 bytes);
@@ -49,11 +53,12 @@ class CudaDevice {
   [[nodiscard]] i64 num_synchronizations() const { return num_synchronizations_; }
 
  private:
-  CudaDevice() = default;
+  CudaDevice();
   std::string name_;
   CudaTarget target_;
   i64 memory_bytes_ = 0;
   CUstream_st* stream_ = nullptr;
+  std::unique_ptr<Matmul> matmul_;
   i64 num_synchronizations_ = 0;
 };
 

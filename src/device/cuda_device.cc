@@ -4,6 +4,7 @@
 
 #include "device/cuda.h"
 #include "device/cuda_check.h"
+#include "device/cuda_matmul.h"
 
 namespace wych::device {
 namespace {
@@ -50,10 +51,19 @@ Expected<std::unique_ptr<CudaDevice>> CudaDevice::open(int index) {
   return device;
 }
 
+CudaDevice::CudaDevice() = default;
+
 CudaDevice::~CudaDevice() {
   if (stream_ != nullptr) {
     cudaStreamDestroy(stream_);
   }
+}
+
+Matmul& CudaDevice::matmul() {
+  if (!matmul_) {
+    matmul_ = std::make_unique<Matmul>();
+  }
+  return *matmul_;
 }
 
 i64 CudaDevice::free_bytes() const {

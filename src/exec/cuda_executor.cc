@@ -130,7 +130,8 @@ void CudaExecutor::queue(const LoadedProgram& loaded, std::size_t index) {
                                .accumulate = instruction.accumulate,
                                .workspace = operands.workspace,
                                .stream = device_->stream(),
-                               .target = device_->target()});
+                               .target = device_->target(),
+                               .matmul = &device_->matmul()});
   if (options_.poison) {
     fill_with_nan(instruction.released);
   }

@@ -17,12 +17,20 @@ void add_values(const ExecContext& context) {
   });
 }
 
+void add_rounded(const ExecContext& context) {
+  const bf16* a = context.input(0).as<bf16>();
+  const bf16* b = context.input(1).as<bf16>();
+  bf16* y = context.output(0).as<bf16>();
+  for (i64 i = 0; i < context.output(0).elements(); ++i) {
+    y[i] = bf16(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+  }
+}
+
 }  // namespace
 
 Expected<std::vector<TensorType>> Add::infer(std::span<const TensorType> inputs) const {
-  if (inputs.size() != 2 || inputs[0] != inputs[1] || inputs[0].dtype == DType::kBF16 ||
-      inputs[0].dtype == DType::kU8) {
-    return shape_error("needs two inputs of one type: f32, f64, i32 or i64", inputs);
+  if (inputs.size() != 2 || inputs[0] != inputs[1] || inputs[0].dtype == DType::kU8) {
+    return shape_error("needs two inputs of one type: f32, f64, bf16, i32 or i64", inputs);
   }
   return std::vector<TensorType>{inputs[0]};
 }
@@ -40,6 +48,8 @@ void Add::run_cpu(const ExecContext& context) const {
       return add_values<float>(context);
     case DType::kF64:
       return add_values<double>(context);
+    case DType::kBF16:
+      return add_rounded(context);
     case DType::kI32:
       return add_values<i32>(context);
     default:

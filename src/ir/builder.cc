@@ -205,7 +205,11 @@ std::vector<ValueId> reverse(Builder& builder, NodeId first, NodeId last, std::s
                node.op->name(), outgoing.size(), node.inputs.size());
     for (std::size_t i = 0; i < outgoing.size(); ++i) {
       if (outgoing[i] != kNoValue) {
-        WYCH_CHECK(builder.type(outgoing[i]) == builder.type(node.inputs[i]),
+        // The gradient of a bfloat16 weight is float32.
+        const TensorType& given = builder.type(outgoing[i]);
+        const TensorType& value = builder.type(node.inputs[i]);
+        WYCH_CHECK(given == value || (given.shape == value.shape && given.dtype == DType::kF32 &&
+                                      value.dtype == DType::kBF16),
                    "vjp of {} gave {} for input {} of type {}", node.op->name(),
                    builder.type(outgoing[i]).text(), i, builder.type(node.inputs[i]).text());
         cotangents.add_to(node.inputs[i], outgoing[i],

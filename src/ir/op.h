@@ -16,8 +16,8 @@
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
-namespace wych::kernels {
-class CublasLt;
+namespace wych::device {
+class Matmul;
 }
 
 namespace wych::ir {
@@ -97,7 +97,7 @@ struct CudaContext {
   std::byte* workspace = nullptr;  // cuda_workspace() bytes, 256-byte aligned, undefined content
   CUstream_st* stream = nullptr;
   CudaTarget target;
-  kernels::CublasLt* cublas = nullptr;
+  device::Matmul* matmul = nullptr;  // dense products in bfloat16
 
   [[nodiscard]] const View& input(int index) const { return inputs[static_cast<std::size_t>(index)]; }
   [[nodiscard]] const View& output(int index) const { return outputs[static_cast<std::size_t>(index)]; }

@@ -17,7 +17,11 @@ inline constexpr const char* kDenominatorPath = "step.denominator";
 
 // Input "tokens" of microbatch 2 of a step: "microbatch.2.tokens".
 std::string microbatch_path(int microbatch, std::string_view input);
-// The gradient of a weight: "grad.blocks.0.moe.w13".
+// Where a run computes in bfloat16: the copy of a float32 weight that products read,
+// "compute.blocks.0.moe.w13".
+inline constexpr std::string_view kComputePrefix = "compute.";
+std::string compute_path(std::string_view weight);
+// The gradient of a weight or of its compute copy: "grad.blocks.0.moe.w13".
 std::string gradient_path(std::string_view weight);
 
 }  // namespace wych::ir

@@ -1,119 +1,119 @@
-// One block computes a 64 x 64 tile of C: 256 threads of 4 x 4 elements each, A and B through shared memory
-// in slices of 16 terms. Plain float32 units: about a fifth of their peak. Bytes: every tile reads its rows
-// of A and columns of B once.
+// One block computes a tile of C (cuda_tile.cuh), A and B through shared memory in slices of 16 terms, as
+// float32 whatever they are in memory. Plain float32 units. Bytes: every tile reads its rows of A and columns
+// of B once.
 #include "kernels/cuda_gemm.h"
 
 #include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_tile.cuh"
 
 namespace wych::kernels {
 namespace {
 
-constexpr int kTile = 64;
-constexpr int kDepth = 16;
-constexpr int kThreads = 256;
-constexpr int kEach = 4;  // rows and columns of a thread, kTile / 16 apart
+// Vectors of terms: rows of op(A), columns of op(B). One of the strides is 1.
+template <class T>
+struct Vectors {
+  const T* data;
+  i64 stride;
+  i64 term_stride;
 
-struct Matrix {
-  const float* data;
-  i64 row_stride;
-  i64 column_stride;
+  // These from the index-th on.
+  __device__ Vectors from(i64 index) const { return {data + index * stride, stride, term_stride}; }
 };
 
-struct Shared {
-  float a[kDepth][kTile + 1];
-  float b[kDepth][kTile + 1];
+struct alignas(16) Slices {
+  Slice a;
+  Slice b;
 };
 
-// Adds A[rows, k] B[k, columns] of one tile to `sum`; what lies beyond is zero.
-__device__ void multiply_tile(Shared& shared, const Matrix& a, const Matrix& b, i64 rows, i64 columns, i64 k,
-                              float (&sum)[kEach][kEach]) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int row = thread / 16;
-  const int column = thread % 16;
-  for (i64 first = 0; first < k; first += kDepth) {
+// slice[p, i] = term first + p of vector i; what lies beyond is zero.
+template <class T>
+__device__ void load_slice(const Vectors<T>& vectors, i64 count, i64 first, i64 terms, Slice& slice) {
+  // The index that runs along memory runs along the threads.
+  const bool terms_adjoin = vectors.term_stride == 1;
 #pragma unroll
-    for (int i = 0; i < kTile * kDepth / kThreads; ++i) {
-      const int index = thread + i * kThreads;
-      // The index that runs along memory runs along the threads.
-      const int a_p = a.column_stride == 1 ? index % kDepth : index / kTile;
-      const int a_row = a.column_stride == 1 ? index / kDepth : index % kTile;
-      shared.a[a_p][a_row] = a_row < rows && first + a_p < k
-                                 ? a.data[a_row * a.row_stride + (first + a_p) * a.column_stride]
-                                 : 0.0F;
-      const int b_p = b.row_stride == 1 ? index % kDepth : index / kTile;
-      const int b_column = b.row_stride == 1 ? index / kDepth : index % kTile;
-      shared.b[b_p][b_column] = b_column < columns && first + b_p < k
-                                    ? b.data[(first + b_p) * b.row_stride + b_column * b.column_stride]
-                                    : 0.0F;
-    }
-    __syncthreads();
-    const int depth = static_cast<int>(k - first < kDepth ? k - first : kDepth);
-    for (int p = 0; p < depth; ++p) {
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          sum[i][j] = fmaf(shared.a[p][row + 16 * i], shared.b[p][column + 16 * j], sum[i][j]);
-        }
-      }
-    }
-    __syncthreads();
+  for (int n = 0; n < kTile * kDepth / kTileThreads; ++n) {
+    const int index = static_cast<int>(threadIdx.x) + n * kTileThreads;
+    const int p = terms_adjoin ? index % kDepth : index / kTile;
+    const int i = terms_adjoin ? index / kDepth : index % kTile;
+    slice[p][i] = i < count && first + p < terms
+                      ? load_float(vectors.data + i * vectors.stride + (first + p) * vectors.term_stride)
+                      : 0.0F;
   }
 }
 
-__device__ void store_tile(const float (&sum)[kEach][kEach], i64 rows, i64 columns, bool accumulate, float* c,
-                           i64 ldc) {
-  const int row = static_cast<int>(threadIdx.x) / 16;
-  const int column = static_cast<int>(threadIdx.x) % 16;
+// sum = A B for one tile: `rows` vectors of A and `columns` of B, k terms each.
+template <class T>
+__device__ void multiply_tile(Slices& shared, const Vectors<T>& a, const Vectors<T>& b, i64 rows, i64 columns,
+                              i64 k, Tile& sum) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      if (row + 16 * i < rows && column + 16 * j < columns) {
-        float& to = c[(row + 16 * i) * ldc + column + 16 * j];
-        to = accumulate ? to + sum[i][j] : sum[i][j];
+      sum[i][j] = 0;
+    }
+  }
+  for (i64 first = 0; first < k; first += kDepth) {
+    load_slice(a, rows, first, k, shared.a);
+    load_slice(b, columns, first, k, shared.b);
+    __syncthreads();
+    multiply(shared.a, shared.b, sum);
+    __syncthreads();
+  }
+}
+
+template <class Out>
+__device__ void store_tile(const Tile& sum, i64 rows, i64 columns, bool accumulate, Out* c, i64 ldc) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      if (own_row() + i < rows && own_column() + j < columns) {
+        Out* to = c + (own_row() + i) * ldc + own_column() + j;
+        store_float(to, accumulate ? load_float(to) + sum[i][j] : sum[i][j]);
       }
     }
   }
 }
 
+template <class T, class Out>
 struct GemmParams {
   i64 m;
   i64 n;
   i64 k;
-  Matrix a;
-  Matrix b;
+  Vectors<T> a;
+  Vectors<T> b;
   bool accumulate;
-  float* c;
+  Out* c;
   i64 ldc;
 };
 
-__global__ void __launch_bounds__(kThreads) gemm_f32_kernel(const GemmParams params) {
-  __shared__ Shared shared;
+template <class T, class Out>
+__global__ void __launch_bounds__(kTileThreads) gemm_kernel(const GemmParams<T, Out> params) {
+  __shared__ Slices shared;
   const i64 i = static_cast<i64>(blockIdx.x) * kTile;
   const i64 j = static_cast<i64>(blockIdx.y) * kTile;
-  float sum[kEach][kEach] = {};
-  const Matrix a{params.a.data + i * params.a.row_stride, params.a.row_stride, params.a.column_stride};
-  const Matrix b{params.b.data + j * params.b.column_stride, params.b.row_stride, params.b.column_stride};
-  multiply_tile(shared, a, b, params.m - i, params.n - j, params.k, sum);
+  Tile sum;
+  multiply_tile(shared, params.a.from(i), params.b.from(j), params.m - i, params.n - j, params.k, sum);
   store_tile(sum, params.m - i, params.n - j, params.accumulate, params.c + i * params.ldc + j, params.ldc);
 }
 
+template <class T>
 struct GroupedParams {
   i64 groups;
   const i32* offsets;
   i64 n;
   i64 k;
-  const float* x;
-  const float* w;
+  const T* x;
+  const T* w;
   bool trans_b;
-  float* y;
+  T* y;
 };
 
 // Tiles are numbered through all experts' rows. Expert e's begin at offsets[e] / kTile + e, which leaves each
 // at least as many numbers as it has tiles and needs no sums: a block finds its expert by bisection.
-__global__ void __launch_bounds__(kThreads) grouped_f32_kernel(const GroupedParams params) {
-  __shared__ Shared shared;
+template <class T>
+__global__ void __launch_bounds__(kTileThreads) grouped_kernel(const GroupedParams<T> params) {
+  __shared__ Slices shared;
   i64 expert = 0;
   for (i64 end = params.groups; end - expert > 1;) {
     const i64 middle = (expert + end) / 2;
@@ -130,74 +130,94 @@ __global__ void __launch_bounds__(kThreads) grouped_f32_kernel(const GroupedPara
   }
   const i64 rows = params.offsets[expert + 1] - row;
   const i64 j = static_cast<i64>(blockIdx.y) * kTile;
-  const float* w = params.w + expert * params.n * params.k;
-  const Matrix a{params.x + row * params.k, params.k, 1};
-  const Matrix b = params.trans_b ? Matrix{w + j * params.k, 1, params.k} : Matrix{w + j, params.n, 1};
-  float sum[kEach][kEach] = {};
-  multiply_tile(shared, a, b, rows, params.n - j, params.k, sum);
+  const T* w = params.w + expert * params.n * params.k;
+  const Vectors<T> a{params.x + row * params.k, params.k, 1};
+  const Vectors<T> b{w, params.trans_b ? params.k : 1, params.trans_b ? 1 : params.n};
+  Tile sum;
+  multiply_tile(shared, a, b.from(j), rows, params.n - j, params.k, sum);
   store_tile(sum, rows, params.n - j, false, params.y + row * params.n + j, params.n);
 }
 
+template <class T>
 struct GroupedDwParams {
   const i32* offsets;
   i64 m;
   i64 n;
-  const float* dy;
-  const float* x;
+  const T* dy;
+  const T* x;
   bool accumulate;
   float* dw;
 };
 
-__global__ void __launch_bounds__(kThreads) grouped_dw_f32_kernel(const GroupedDwParams params) {
-  __shared__ Shared shared;
+template <class T>
+__global__ void __launch_bounds__(kTileThreads) grouped_dw_kernel(const GroupedDwParams<T> params) {
+  __shared__ Slices shared;
   const i64 expert = blockIdx.z;
   const i64 i = static_cast<i64>(blockIdx.x) * kTile;
   const i64 j = static_cast<i64>(blockIdx.y) * kTile;
   const i64 row = params.offsets[expert];
   const i64 rows = params.offsets[expert + 1] - row;
-  const Matrix a{params.dy + row * params.m + i, 1, params.m};
-  const Matrix b{params.x + row * params.n + j, params.n, 1};
-  float sum[kEach][kEach] = {};
-  multiply_tile(shared, a, b, params.m - i, params.n - j, rows, sum);
+  const Vectors<T> a{params.dy + row * params.m, 1, params.m};
+  const Vectors<T> b{params.x + row * params.n, 1, params.n};
+  Tile sum;
+  multiply_tile(shared, a.from(i), b.from(j), params.m - i, params.n - j, rows, sum);
   store_tile(sum, params.m - i, params.n - j, params.accumulate,
              params.dw + (expert * params.m + i) * params.n + j, params.n);
 }
 
 }  // namespace
 
-void cuda_gemm_f32(CUstream_st* stream, bool trans_a, bool trans_b, i64 m, i64 n, i64 k, const float* a,
-                   i64 lda, const float* b, i64 ldb, bool accumulate, float* c, i64 ldc) {
+template <class T, class Out>
+void cuda_gemm(CUstream_st* stream, bool trans_a, bool trans_b, i64 m, i64 n, i64 k, const T* a, i64 lda,
+               const T* b, i64 ldb, bool accumulate, Out* c, i64 ldc) {
   if (m == 0 || n == 0) {
     return;
   }
   const dim3 grid(blocks_for(m, kTile), blocks_for(n, kTile));
-  const Matrix op_a = trans_a ? Matrix{a, 1, lda} : Matrix{a, lda, 1};
-  const Matrix op_b = trans_b ? Matrix{b, 1, ldb} : Matrix{b, ldb, 1};
-  const GemmParams params{m, n, k, op_a, op_b, accumulate, c, ldc};
-  gemm_f32_kernel<<<grid, kThreads, 0, stream>>>(params);
+  const Vectors<T> rows{a, trans_a ? 1 : lda, trans_a ? lda : 1};
+  const Vectors<T> columns{b, trans_b ? ldb : 1, trans_b ? 1 : ldb};
+  const GemmParams<T, Out> params{m, n, k, rows, columns, accumulate, c, ldc};
+  gemm_kernel<<<grid, kTileThreads, 0, stream>>>(params);
   WYCH_CUDA_LAUNCHED();
 }
 
-void cuda_grouped_gemm_f32(CUstream_st* stream, bool trans_b, i64 groups, const i32* offsets, i64 rows, i64 n,
-                           i64 k, const float* x, const float* w, float* y) {
+template <class T>
+void cuda_grouped_gemm(CUstream_st* stream, bool trans_b, i64 groups, const i32* offsets, i64 rows, i64 n,
+                       i64 k, const T* x, const T* w, T* y) {
   if (groups == 0 || rows == 0 || n == 0) {
     return;
   }
   const dim3 grid(blocks_for(rows, kTile) + static_cast<unsigned>(groups), blocks_for(n, kTile));
-  const GroupedParams params{groups, offsets, n, k, x, w, trans_b, y};
-  grouped_f32_kernel<<<grid, kThreads, 0, stream>>>(params);
+  const GroupedParams<T> params{groups, offsets, n, k, x, w, trans_b, y};
+  grouped_kernel<<<grid, kTileThreads, 0, stream>>>(params);
   WYCH_CUDA_LAUNCHED();
 }
 
-void cuda_grouped_dw_f32(CUstream_st* stream, i64 groups, const i32* offsets, i64 m, i64 n, const float* dy,
-                         const float* x, bool accumulate, float* dw) {
+template <class T>
+void cuda_grouped_dw(CUstream_st* stream, i64 groups, const i32* offsets, i64 m, i64 n, const T* dy,
+                     const T* x, bool accumulate, float* dw) {
   if (groups == 0 || m == 0 || n == 0) {
     return;
   }
   const dim3 grid(blocks_for(m, kTile), blocks_for(n, kTile), static_cast<unsigned>(groups));
-  const GroupedDwParams params{offsets, m, n, dy, x, accumulate, dw};
-  grouped_dw_f32_kernel<<<grid, kThreads, 0, stream>>>(params);
+  const GroupedDwParams<T> params{offsets, m, n, dy, x, accumulate, dw};
+  grouped_dw_kernel<<<grid, kTileThreads, 0, stream>>>(params);
   WYCH_CUDA_LAUNCHED();
 }
+
+template void cuda_gemm(CUstream_st*, bool, bool, i64, i64, i64, const float*, i64, const float*, i64, bool,
+                        float*, i64);
+template void cuda_gemm(CUstream_st*, bool, bool, i64, i64, i64, const __nv_bfloat16*, i64,
+                        const __nv_bfloat16*, i64, bool, float*, i64);
+template void cuda_gemm(CUstream_st*, bool, bool, i64, i64, i64, const __nv_bfloat16*, i64,
+                        const __nv_bfloat16*, i64, bool, __nv_bfloat16*, i64);
+template void cuda_grouped_gemm(CUstream_st*, bool, i64, const i32*, i64, i64, i64, const float*,
+                                const float*, float*);
+template void cuda_grouped_gemm(CUstream_st*, bool, i64, const i32*, i64, i64, i64, const __nv_bfloat16*,
+                                const __nv_bfloat16*, __nv_bfloat16*);
+template void cuda_grouped_dw(CUstream_st*, i64, const i32*, i64, i64, const float*, const float*, bool,
+                              float*);
+template void cuda_grouped_dw(CUstream_st*, i64, const i32*, i64, i64, const __nv_bfloat16*,
+                              const __nv_bfloat16*, bool, float*);
 
 }  // namespace wych::kernels

@@ -33,8 +33,11 @@ class Grouped : public testing::TestWithParam<std::tuple<i64, i64, std::vector<i
     for (const i64 count : counts) {
       offsets_.push_back(offsets_.back() + static_cast<i32>(round_up(count, kAlignment)));
     }
-    shape_ = {
-        .groups = static_cast<i64>(counts.size()), .rows = offsets_.back() + 3 * kAlignment, .n = n, .k = k};
+    shape_ = {.groups = static_cast<i64>(counts.size()),
+              .rows = offsets_.back() + 3 * kAlignment,
+              .n = n,
+              .k = k,
+              .alignment = kAlignment};
     ASSERT_TRUE(grouped_sm90_supports(device_->target(), shape_));
     arena_ = device::CudaArena::create(*device_, "test", i64{1} << 30U).value();
   }
@@ -127,10 +130,10 @@ TEST_P(Grouped, ForwardAndDx) {
     grouped_sm90_forward(device_->stream(), device_->target(), shape_, offsets, x.half, w.half, y);
     grouped_sm90_dx(device_->stream(), device_->target(), shape_, offsets, dy.half, w.half, dx);
   }
-  cuda_grouped_gemm_f32(device_->stream(), true, shape_.groups, offsets, shape_.rows, shape_.n, shape_.k,
-                        x.single, w.single, y_expected);
-  cuda_grouped_gemm_f32(device_->stream(), false, shape_.groups, offsets, shape_.rows, shape_.k, shape_.n,
-                        dy.single, w.single, dx_expected);
+  cuda_grouped_gemm(device_->stream(), true, shape_.groups, offsets, shape_.rows, shape_.n, shape_.k,
+                    x.single, w.single, y_expected);
+  cuda_grouped_gemm(device_->stream(), false, shape_.groups, offsets, shape_.rows, shape_.k, shape_.n,
+                    dy.single, w.single, dx_expected);
   expect_close(y, y_expected, offsets_.back() * shape_.n, shape_.k);
   expect_close(dx, dx_expected, offsets_.back() * shape_.k, shape_.n);
   // Rows past the last segment are as they were.
@@ -150,8 +153,8 @@ TEST_P(Grouped, WeightGradient) {
   float* expected = buffer<float>(count);
   device_->fill(reinterpret_cast<std::byte*>(dw), 0xff, count * 4);
   grouped_sm90_dw(device_->stream(), device_->target(), shape_, offsets, dy.half, x.half, false, dw);
-  cuda_grouped_dw_f32(device_->stream(), shape_.groups, offsets, shape_.n, shape_.k, dy.single, x.single,
-                      false, expected);
+  cuda_grouped_dw(device_->stream(), shape_.groups, offsets, shape_.n, shape_.k, dy.single, x.single, false,
+                  expected);
   const std::vector<float> first = read(dw, count);
   const std::vector<float> truth = read(expected, count);
   const double tolerance = 1e-5 * std::sqrt(static_cast<double>(shape_.rows)) + 1e-5;

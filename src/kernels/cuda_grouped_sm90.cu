@@ -434,7 +434,7 @@ bool grouped_sm90_supports(const CudaTarget& target, const GroupedShape& shape) 
   constexpr i64 kMaxExtent = i64{1} << 31U;
   return target.architecture == 90 && shape.groups > 0 && shape.groups <= kMaxGroups && shape.rows > 0 &&
          shape.rows < kMaxExtent && shape.n > 0 && shape.k > 0 && shape.n % kBlockK == 0 &&
-         shape.k % kBlockK == 0 && shape.groups * shape.n < kMaxExtent;
+         shape.k % kBlockK == 0 && shape.alignment % kBlockM == 0 && shape.groups * shape.n < kMaxExtent;
 }
 
 void grouped_sm90_forward(CUstream_st* stream, const CudaTarget& target, const GroupedShape& shape,

@@ -2,7 +2,7 @@
 // by TMA and whose two consumer warpgroups multiply them with wgmma, accumulating in float32. Which rows
 // belong to which expert is read from device memory: nothing about the routing is known to the host.
 //
-// Rows of an expert are a segment offsets[e] .. offsets[e + 1] of one buffer, its length a multiple of 128;
+// Rows of an expert are a segment offsets[e] .. offsets[e + 1] of one buffer, all offsets multiples of 128;
 // pad rows inside a segment are zero. Extents n and k are multiples of 64. Buffers are aligned to 128 bytes.
 #pragma once
 
@@ -16,10 +16,11 @@ struct CUstream_st;
 namespace wych::kernels {
 
 struct GroupedShape {
-  i64 groups = 0;  // experts, at most 512
-  i64 rows = 0;    // of the buffers; offsets[groups] at most
-  i64 n = 0;       // output features
-  i64 k = 0;       // input features
+  i64 groups = 0;     // experts, at most 512
+  i64 rows = 0;       // of the buffers; offsets[groups] at most
+  i64 n = 0;          // output features
+  i64 k = 0;          // input features
+  i64 alignment = 1;  // what offsets are multiples of
 };
 
 // Whether the kernel may be used; if not, cuda_gemm.h has one for every shape.

@@ -50,23 +50,26 @@ __device__ inline float warp_exp_sum(const float* row, i64 n, float largest) {
 }
 
 // Neighbours of a row that move together.
-template <int kWidth>
-struct alignas(kWidth * sizeof(float)) Pack {
-  float values[kWidth];
+template <class T, int kWidth>
+struct alignas(kWidth * sizeof(T)) Pack {
+  T values[kWidth];
 };
-inline constexpr int kPackWidth = 4;
+template <class T>
+inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
 // Whether matrices of `width` columns at these addresses consist of whole, aligned packs of kPackWidth.
-inline bool are_packs(i64 width, std::initializer_list<const float*> matrices) {
-  bool aligned = width % kPackWidth == 0;
-  for (const float* matrix : matrices) {
-    aligned = aligned && reinterpret_cast<std::uintptr_t>(matrix) % sizeof(Pack<kPackWidth>) == 0;
+template <class T>
+bool are_packs(i64 width, std::initializer_list<const T*> matrices) {
+  bool aligned = width % kPackWidth<T> == 0;
+  for (const T* matrix : matrices) {
+    aligned = aligned && reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
   }
   return aligned;
 }
 
 // rows[r] = weights[route] x[route / k] with route = route_of_row[r], zeros where that is -1, for
 // r < *used_rows; later rows are left alone. Without weights (null) a copy.
+template <class T>
 struct GatherRoutedParams {
   i64 width;     // of a row
   i64 capacity;  // rows of `rows`, at least *used_rows
@@ -74,49 +77,49 @@ struct GatherRoutedParams {
   const i32* used_rows;
   const i32* route_of_row;
   const float* weights;
-  const float* x;
-  float* rows;
+  const T* x;
+  T* rows;
 };
 
-template <int kWidth, bool kWeighted>
-__global__ void __launch_bounds__(kRowThreads) gather_routed_kernel(const GatherRoutedParams params) {
+template <class T, int kWidth, bool kWeighted>
+__global__ void __launch_bounds__(kRowThreads) gather_routed_kernel(const GatherRoutedParams<T> params) {
   const i64 row = warp_row();
   if (row >= *params.used_rows) {
     return;
   }
   const i64 packs = params.width / kWidth;
-  auto* to = reinterpret_cast<Pack<kWidth>*>(params.rows) + row * packs;
+  auto* to = reinterpret_cast<Pack<T, kWidth>*>(params.rows) + row * packs;
   const i64 route = params.route_of_row[row];
   if (route < 0) {
     for (i64 i = lane_index(); i < packs; i += kWarp) {
-      to[i] = Pack<kWidth>{};
+      to[i] = Pack<T, kWidth>{};
     }
     return;
   }
-  const auto* from = reinterpret_cast<const Pack<kWidth>*>(params.x) + route / params.k * packs;
+  const auto* from = reinterpret_cast<const Pack<T, kWidth>*>(params.x) + route / params.k * packs;
   const float weight = kWeighted ? params.weights[route] : 1.0F;
   for (i64 i = lane_index(); i < packs; i += kWarp) {
-    Pack<kWidth> pack = from[i];
+    Pack<T, kWidth> pack = from[i];
     if constexpr (kWeighted) {
 #pragma unroll
-      for (float& value : pack.values) {
-        value = weight * value;
+      for (T& value : pack.values) {
+        store_float(&value, weight * load_float(&value));
       }
     }
     to[i] = pack;
   }
 }
 
-template <bool kWeighted>
-void launch_gather_routed(CUstream_st* stream, const GatherRoutedParams& params) {
+template <bool kWeighted, class T>
+void launch_gather_routed(CUstream_st* stream, const GatherRoutedParams<T>& params) {
   const unsigned blocks = blocks_for(params.capacity, kRowsPerBlock);
   if (blocks == 0) {
     return;
   }
-  if (are_packs(params.width, {params.x, params.rows})) {
-    gather_routed_kernel<kPackWidth, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
+  if (are_packs<T>(params.width, {params.x, params.rows})) {
+    gather_routed_kernel<T, kPackWidth<T>, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
   } else {
-    gather_routed_kernel<1, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
+    gather_routed_kernel<T, 1, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
   }
   WYCH_CUDA_LAUNCHED();
 }

@@ -17,8 +17,9 @@ inline constexpr int kAcross = 16;         // threads along a row of a tile: hal
 inline constexpr int kStride = kTile + 4;  // of rows in shared memory; whole vectors of four
 
 // `count` rows of `columns` elements; what lies beyond counts as zero.
+template <class T>
 struct Rows {
-  const float* data;
+  const T* data;
   i64 stride;
   int count;
   int columns;
@@ -58,31 +59,34 @@ __device__ inline void multiply(const float (*a)[kStride], const Slice& b, Tile&
 }
 
 // slice[p, i] = rows[i, first + p].
-__device__ inline void load_columns(const Rows& rows, int first, Slice& slice) {
+template <class T>
+__device__ void load_columns(const Rows<T>& rows, int first, Slice& slice) {
 #pragma unroll
   for (int n = 0; n < kTile * kDepth / kTileThreads; ++n) {
     const int index = static_cast<int>(threadIdx.x) + n * kTileThreads;
     const int p = index % kDepth;
     const int i = index / kDepth;
     const bool exists = i < rows.count && first + p < rows.columns;
-    slice[p][i] = exists ? rows.data[i * rows.stride + first + p] : 0.0F;
+    slice[p][i] = exists ? load_float(rows.data + i * rows.stride + first + p) : 0.0F;
   }
 }
 
 // slice[p, j] = rows[first + p, column + j].
-__device__ inline void load_rows(const Rows& rows, int first, int column, Slice& slice) {
+template <class T>
+__device__ void load_rows(const Rows<T>& rows, int first, int column, Slice& slice) {
 #pragma unroll
   for (int n = 0; n < kTile * kDepth / kTileThreads; ++n) {
     const int index = static_cast<int>(threadIdx.x) + n * kTileThreads;
     const int p = index / kTile;
     const int j = index % kTile;
     const bool exists = first + p < rows.count && column + j < rows.columns;
-    slice[p][j] = exists ? rows.data[(first + p) * rows.stride + column + j] : 0.0F;
+    slice[p][j] = exists ? load_float(rows.data + (first + p) * rows.stride + column + j) : 0.0F;
   }
 }
 
 // products[i, j] = a_i . b_j.
-__device__ inline void multiply_rows(TileShared& shared, const Rows& a, const Rows& b, Tile& products) {
+template <class T>
+__device__ void multiply_rows(TileShared& shared, const Rows<T>& a, const Rows<T>& b, Tile& products) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -100,8 +104,8 @@ __device__ inline void multiply_rows(TileShared& shared, const Rows& a, const Ro
 }
 
 // sums[i] += sum_j weights[i, j] rows[j], the columns of `rows` in kColumnTiles tiles.
-template <int kColumnTiles>
-__device__ void add_weighted_rows(TileShared& shared, const Tile& weights, const Rows& rows,
+template <int kColumnTiles, class T>
+__device__ void add_weighted_rows(TileShared& shared, const Tile& weights, const Rows<T>& rows,
                                   Tile (&sums)[kColumnTiles]) {
 #pragma unroll
   for (int j = 0; j < kEach; ++j) {
@@ -122,9 +126,9 @@ __device__ void add_weighted_rows(TileShared& shared, const Tile& weights, const
 }
 
 // Writes sums[i, c] factors[i] to row i, up to `count` rows of `columns`.
-template <int kColumnTiles>
+template <int kColumnTiles, class T>
 __device__ void store_rows(const Tile (&sums)[kColumnTiles], const float (&factors)[kEach], int count,
-                           int columns, i64 stride, float* to) {
+                           int columns, i64 stride, T* to) {
 #pragma unroll
   for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
@@ -133,7 +137,7 @@ __device__ void store_rows(const Tile (&sums)[kColumnTiles], const float (&facto
       for (int j = 0; j < kEach; ++j) {
         const int column = c * kTile + own_column() + j;
         if (own_row() + i < count && column < columns) {
-          to[(own_row() + i) * stride + column] = sums[c][i][j] * factors[i];
+          store_float(to + (own_row() + i) * stride + column, sums[c][i][j] * factors[i]);
         }
       }
     }

@@ -96,6 +96,11 @@ class ParameterList {
 
 std::vector<Parameter> parameters(const config::ModelConfig& model) { return ParameterList(model).build(); }
 
+bool has_compute_copy(const Parameter& parameter, DType compute) {
+  return compute == DType::kBF16 &&
+         (parameter.group == ParameterGroup::kMatrix || parameter.group == ParameterGroup::kEmbedding);
+}
+
 std::string block_name(i64 layer) { return fmt::format("blocks.{}", layer); }
 
 }  // namespace wych::model

@@ -11,6 +11,7 @@
 #include "ir/paths.h"
 #include "model/parameters.h"
 #include "ops/attention.h"
+#include "ops/cast.h"
 #include "ops/clip.h"
 #include "ops/count_targets.h"
 #include "ops/embed.h"
@@ -29,6 +30,7 @@
 #include "ops/router_z_loss.h"
 #include "ops/swiglu.h"
 #include "ops/take_row.h"
+#include "ops/type_checks.h"
 
 namespace wych::model {
 namespace {
@@ -45,7 +47,7 @@ class Transformer {
   Transformer(Builder& builder, const config::ModelConfig& model, const BuildOptions& options)
       : builder_(builder), model_(model), options_(options) {
     for (const Parameter& parameter : parameters(model)) {
-      shapes_.emplace(parameter.name, parameter.shape);
+      parameters_.emplace(parameter.name, parameter);
     }
     layout_ = {model.attention.n_heads, model.attention.n_kv_heads, model.attention.head_dim};
     scale_ = 1.0 / std::sqrt(static_cast<double>(model.attention.head_dim));
@@ -99,9 +101,12 @@ class Transformer {
 
  private:
   ValueId weight(const std::string& path) {
-    const auto shape = shapes_.find(path);
-    WYCH_CHECK(shape != shapes_.end(), "the model has no parameter '{}'", path);
-    return builder_.persistent(path, {options_.compute, shape->second}, ir::Category::kWeights);
+    const auto parameter = parameters_.find(path);
+    WYCH_CHECK(parameter != parameters_.end(), "the model has no parameter '{}'", path);
+    const bool copied = has_compute_copy(parameter->second, options_.compute);
+    const DType dtype = copied ? options_.compute : ops::stats_dtype(options_.compute);
+    return builder_.persistent(copied ? ir::compute_path(path) : path, {dtype, parameter->second.shape},
+                               ir::Category::kWeights);
   }
   ValueId block_weight(std::string_view name) { return weight(builder_.scoped(name)); }
 
@@ -170,10 +175,9 @@ class Transformer {
     builder_.name(placement.counts, "counts");
     moe_layers_.push_back({block, routing, placement.counts});
     const ValueId rows = builder_.name(ops::moe_permute(builder_, hidden, placement), "rows");
-    const ValueId gu = ops::grouped_linear(builder_, rows, block_weight("w13"), placement.offsets);
+    const ValueId gu = ops::grouped_linear(builder_, rows, block_weight("w13"), placement);
     const ValueId activated = ops::swiglu(builder_, gu, placement.offsets);
-    const ValueId expert_out =
-        ops::grouped_linear(builder_, activated, block_weight("w2"), placement.offsets);
+    const ValueId expert_out = ops::grouped_linear(builder_, activated, block_weight("w2"), placement);
     const ValueId routed =
         builder_.name(ops::moe_combine(builder_, expert_out, placement, routing.weights), "routed");
     if (model_.moe.shared_hidden == 0) {
@@ -186,7 +190,7 @@ class Transformer {
   Builder& builder_;
   const config::ModelConfig& model_;
   const BuildOptions& options_;
-  std::map<std::string, ir::Shape> shapes_;
+  std::map<std::string, Parameter> parameters_;
   ops::HeadLayout layout_;
   double scale_ = 1;
   std::vector<MoeLayer> moe_layers_;
@@ -311,11 +315,24 @@ Expected<ir::Graph> build_generation(const config::ModelConfig& model, i64 token
   });
 }
 
+Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildOptions& options) {
+  return build([&](Builder& builder) {
+    for (const Parameter& parameter : parameters(model)) {
+      if (has_compute_copy(parameter, options.compute)) {
+        const ir::TensorType type{ops::stats_dtype(options.compute), parameter.shape};
+        const ValueId weight = builder.persistent(parameter.name, type, ir::Category::kWeights);
+        builder.bind(ops::cast(builder, weight, options.compute), ir::compute_path(parameter.name),
+                     ir::Category::kWeights);
+      }
+    }
+  });
+}
+
 Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options) {
   return build([&](Builder& builder) {
     const ValueId seed = builder.input("seed", {DType::kI64, {1}});
     for (const Parameter& parameter : parameters(model)) {
-      const ir::TensorType type{options.compute, parameter.shape};
+      const ir::TensorType type{ops::stats_dtype(options.compute), parameter.shape};
       const ValueId value =
           parameter.init_std > 0
               ? ops::random_normal(builder, seed, hash_bytes(parameter.name), 0.0, parameter.init_std, type)
@@ -328,7 +345,7 @@ Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const
     for (i64 layer = 0; layer < model.n_layers; ++layer) {
       if (!model.is_dense_layer(layer)) {
         const double uniform = static_cast<double>(model.moe.top_k) / static_cast<double>(model.moe.experts);
-        builder.bind(ops::fill(builder, uniform, {options.compute, {1, model.moe.experts}}),
+        builder.bind(ops::fill(builder, uniform, {ops::stats_dtype(options.compute), {1, model.moe.experts}}),
                      load_fractions_path(block_name(layer)), ir::Category::kState);
       }
     }

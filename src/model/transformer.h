@@ -10,7 +10,7 @@
 namespace wych::model {
 
 struct BuildOptions {
-  DType compute = DType::kF32;
+  DType compute = DType::kF32;  // of activations; bf16 keeps weights twice (model/parameters.h)
   i64 alignment = 16;  // rows to which expert segments are aligned
 };
 
@@ -36,6 +36,9 @@ Expected<ir::Graph> build_logits(const config::ModelConfig& model, i64 sequences
 // whose logits are wanted. Output "logits" F[1, V padded]. Prefill and decode differ in `tokens` alone.
 Expected<ir::Graph> build_generation(const config::ModelConfig& model, i64 tokens, i64 cache_length,
                                      const BuildOptions& options);
+
+// Writes the compute copies of all weights that have one (model/parameters.h): after weights were set from outside.
+Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildOptions& options);
 
 // Writes the initial weights, a function of input "seed" i64[1], the parameter's name and the index alone;
 // and the initial state of the balance loss (uniform).

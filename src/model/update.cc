@@ -14,6 +14,7 @@
 #include "ops/select_state.h"
 #include "ops/step_decision.h"
 #include "ops/sum_of_squares.h"
+#include "ops/type_checks.h"
 
 namespace wych::model {
 namespace {
@@ -68,14 +69,15 @@ Expected<ir::Graph> build_update(const config::ModelConfig& model, const config:
   Builder builder(graph);
   builder.set_phase(ir::Phase::kUpdate);
   const ir::TensorType scalar{DType::kF64, {1}};
+  const DType stats = ops::stats_dtype(options.compute);
   std::vector<Parameter> parameters = model::parameters(model);
   // The global norm is summed in the order of names, in every layout.
   std::sort(parameters.begin(), parameters.end(),
             [](const Parameter& a, const Parameter& b) { return a.name < b.name; });
   std::vector<ValueId> gradients;
   for (const Parameter& parameter : parameters) {
-    gradients.push_back(builder.persistent(ir::gradient_path(parameter.name),
-                                           {options.compute, parameter.shape}, ir::Category::kGradients));
+    gradients.push_back(builder.persistent(ir::gradient_path(parameter.name), {stats, parameter.shape},
+                                           ir::Category::kGradients));
   }
   const ops::StepDecisionOptions decision_setup = decision_options(optimizer);
   const ValueId state = builder.persistent(kOptimizerStatePath,
@@ -89,10 +91,14 @@ Expected<ir::Graph> build_update(const config::ModelConfig& model, const config:
   builder.output("decision", decided.decision);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const ir::TensorType type{options.compute, parameter.shape};
+    const ir::TensorType type{stats, parameter.shape};
+    const ValueId copy = has_compute_copy(parameter, options.compute)
+                             ? builder.persistent(ir::compute_path(parameter.name),
+                                                  {options.compute, parameter.shape}, ir::Category::kWeights)
+                             : ir::kNoValue;
     ops::adamw(builder, builder.persistent(parameter.name, type, ir::Category::kWeights), gradients[i],
                builder.persistent(parameter.name + ".m", type, ir::Category::kState),
-               builder.persistent(parameter.name + ".v", type, ir::Category::kState), decided.decision,
+               builder.persistent(parameter.name + ".v", type, ir::Category::kState), decided.decision, copy,
                {.beta1 = optimizer.beta1,
                 .beta2 = optimizer.beta2,
                 .eps = optimizer.eps,
@@ -101,8 +107,7 @@ Expected<ir::Graph> build_update(const config::ModelConfig& model, const config:
   if (model.moe.router.balance_loss.scope == config::BalanceScope::kGlobal) {
     for (i64 layer = 0; layer < model.n_layers; ++layer) {
       if (!model.is_dense_layer(layer)) {
-        update_load_fractions(builder, block_name(layer), model.moe, batch_tokens, options.compute,
-                              decided.decision);
+        update_load_fractions(builder, block_name(layer), model.moe, batch_tokens, stats, decided.decision);
       }
     }
   }

@@ -62,6 +62,9 @@ std::vector<double> example_decision(bool applied, double clip) {
 ir::Values adamw_oracle(const AdamWOptions& options, const ir::Values& inputs) {
   const std::vector<double>& decision = inputs[4];
   ir::Values outputs = {inputs[0], inputs[2], inputs[3]};
+  if (options.copy) {
+    outputs.push_back(inputs[5]);
+  }
   for (std::size_t i = 0; i < inputs[0].size() && decision[Decision::kApplied] != 0; ++i) {
     const double g = inputs[1][i] * decision[Decision::kClipCoefficient];
     const double m = options.beta1 * inputs[2][i] + (1 - options.beta1) * g;
@@ -72,12 +75,16 @@ ir::Values adamw_oracle(const AdamWOptions& options, const ir::Values& inputs) {
         inputs[0][i] - decision[Decision::kLearningRate] * (options.weight_decay * inputs[0][i] + direction);
     outputs[1][i] = m;
     outputs[2][i] = v;
+    if (options.copy) {
+      outputs[3][i] = outputs[0][i];
+    }
   }
   return outputs;
 }
 
-ir::OpCase adamw_case(std::string label, DType dtype, const ir::Shape& shape, double decay, bool applied) {
-  const AdamWOptions options = {.weight_decay = decay};
+ir::OpCase adamw_case(std::string label, DType dtype, const ir::Shape& shape, double decay, bool applied,
+                      bool copy = false) {
+  const AdamWOptions options = {.weight_decay = decay, .copy = copy};
   const ir::TensorType type = {dtype, shape};
   ir::OpCase example;
   example.label = std::move(label);
@@ -87,6 +94,9 @@ ir::OpCase adamw_case(std::string label, DType dtype, const ir::Shape& shape, do
                     {type, {}},
                     {type, {}, 0, 1},
                     {{DType::kF64, {Decision::kSize}}, example_decision(applied, 0.25)}};
+  if (copy) {
+    example.inputs.push_back({{DType::kBF16, shape}});
+  }
   if (!applied) {  // a gradient that must not be read
     example.inputs[1].values.assign(static_cast<std::size_t>(type.elements()),
                                     std::numeric_limits<double>::quiet_NaN());
@@ -100,7 +110,10 @@ std::vector<ir::OpCase> adamw_cases(DType dtype) {
           adamw_case("a vector without decay", dtype, {13}, 0, true),
           adamw_case("one element", dtype, {1}, 0.1, true),
           adamw_case("several chunks", dtype, {3, kElementsPerChunk / 2 + 1}, 0.1, true),
-          adamw_case("not applied", dtype, {7, 5}, 0.1, false)};
+          adamw_case("not applied", dtype, {7, 5}, 0.1, false),
+          adamw_case("with a copy", dtype, {9, 12}, 0.1, true, true),
+          adamw_case("with a copy of odd size", dtype, {7, 5}, 0.1, true, true),
+          adamw_case("with a copy, not applied", dtype, {7, 5}, 0.1, false, true)};
 }
 
 }  // namespace
@@ -110,17 +123,26 @@ void AdamW::visit_attributes(ir::AttributeVisitor& visitor) const {
   visitor.visit("beta2", options_.beta2);
   visitor.visit("eps", options_.eps);
   visitor.visit("weight_decay", options_.weight_decay);
+  if (options_.copy) {
+    visitor.visit("copy", i64{1});
+  }
 }
 
 Expected<std::vector<ir::TensorType>> AdamW::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 5 || !is_compute(inputs[0].dtype) || inputs[1] != inputs[0] ||
+  if (inputs.size() != (options_.copy ? 6U : 5U) || !is_compute(inputs[0].dtype) || inputs[1] != inputs[0] ||
       inputs[2] != inputs[0] || inputs[3] != inputs[0] ||
-      !is_type(inputs[4], DType::kF64, {Decision::kSize})) {
-    return ir::shape_error(fmt::format("needs p, g, m, v of one type F[..] and decision f64[{}]",
-                                       static_cast<i64>(Decision::kSize)),
-                           inputs);
+      !is_type(inputs[4], DType::kF64, {Decision::kSize}) ||
+      (options_.copy && !is_type(inputs[5], DType::kBF16, inputs[0].shape))) {
+    return ir::shape_error(
+        fmt::format("needs p, g, m, v of one type F[..], decision f64[{}]{}",
+                    static_cast<i64>(Decision::kSize), options_.copy ? " and the copy bf16[..] of p" : ""),
+        inputs);
   }
-  return std::vector<ir::TensorType>{inputs[0], inputs[2], inputs[3]};
+  std::vector<ir::TensorType> outputs = {inputs[0], inputs[2], inputs[3]};
+  if (inputs.size() == 6) {
+    outputs.push_back(inputs[5]);
+  }
+  return outputs;
 }
 
 ir::Cost AdamW::cost(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs) const {
@@ -130,7 +152,12 @@ ir::Cost AdamW::cost(std::span<const ir::TensorType> inputs, std::span<const ir:
 }
 
 std::vector<ir::Alias> AdamW::aliases() const {
-  return {{0, 0, ir::AliasKind::kInPlace}, {2, 1, ir::AliasKind::kInPlace}, {3, 2, ir::AliasKind::kInPlace}};
+  std::vector<ir::Alias> aliases = {
+      {0, 0, ir::AliasKind::kInPlace}, {2, 1, ir::AliasKind::kInPlace}, {3, 2, ir::AliasKind::kInPlace}};
+  if (options_.copy) {
+    aliases.push_back({5, 3, ir::AliasKind::kInPlace});
+  }
+  return aliases;
 }
 
 void AdamW::run_cpu(const ir::ExecContext& context) const {
@@ -146,15 +173,29 @@ void AdamW::run_cpu(const ir::ExecContext& context) const {
     T* v = context.output(2).as<T>();
     context.pool->parallel_chunks(context.input(0).elements(), kElementsPerChunk, [&](i64 begin, i64 end) {
       update(step, g + begin, p + begin, m + begin, v + begin, end - begin);
+      if (options_.copy) {
+        bf16* copy = context.output(3).as<bf16>();
+        for (i64 i = begin; i < end; ++i) {
+          copy[i] = bf16(static_cast<float>(p[i]));
+        }
+      }
     });
   });
 }
 
 AdamWValues adamw(ir::Builder& builder, ir::ValueId parameter, ir::ValueId gradient, ir::ValueId m,
-                  ir::ValueId v, ir::ValueId decision, const AdamWOptions& options) {
-  const std::vector<ir::ValueId> outputs =
-      builder.add(std::make_shared<AdamW>(options), {parameter, gradient, m, v, decision});
-  return {.parameter = outputs[0], .m = outputs[1], .v = outputs[2]};
+                  ir::ValueId v, ir::ValueId decision, ir::ValueId copy, const AdamWOptions& options) {
+  AdamWOptions chosen = options;
+  chosen.copy = copy != ir::kNoValue;
+  std::vector<ir::ValueId> inputs = {parameter, gradient, m, v, decision};
+  if (chosen.copy) {
+    inputs.push_back(copy);
+  }
+  const std::vector<ir::ValueId> outputs = builder.add(std::make_shared<AdamW>(chosen), std::move(inputs));
+  return {.parameter = outputs[0],
+          .m = outputs[1],
+          .v = outputs[2],
+          .copy = chosen.copy ? outputs[3] : ir::kNoValue};
 }
 
 void register_adamw(ir::Registry& registry) { registry.add("adamw", adamw_cases); }

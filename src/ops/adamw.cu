@@ -1,5 +1,5 @@
-// One sweep: reads p, g, m, v and writes p, m, v, 28 bytes an element; the step's scalars are worked out from
-// the decision by every thread once. A step that is not applied touches nothing.
+// One sweep: reads p, g, m, v and writes p, m, v, 28 bytes an element (30 with a copy); the step's scalars
+// are worked out from the decision by every thread once. A step that is not applied touches nothing.
 #include <algorithm>
 
 #include "kernels/cuda_launch.cuh"
@@ -18,6 +18,7 @@ struct Params {
   float* p;
   float* m;
   float* v;
+  __nv_bfloat16* copy;  // or null
   const double* decision;
   AdamWOptions options;
 };
@@ -63,10 +64,17 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(const Params params) {
       reinterpret_cast<float4*>(params.p)[i] = p;
       reinterpret_cast<float4*>(params.m)[i] = m;
       reinterpret_cast<float4*>(params.v)[i] = v;
+      if (params.copy != nullptr) {
+        reinterpret_cast<__nv_bfloat162*>(params.copy)[2 * i] = __floats2bfloat162_rn(p.x, p.y);
+        reinterpret_cast<__nv_bfloat162*>(params.copy)[2 * i + 1] = __floats2bfloat162_rn(p.z, p.w);
+      }
     }
   } else {
     for (i64 i = first; i < params.count; i += stride) {
       update(s, params.g[i], params.p[i], params.m[i], params.v[i]);
+      if (params.copy != nullptr) {
+        params.copy[i] = __float2bfloat16_rn(params.p[i]);
+      }
     }
   }
 }
@@ -83,6 +91,7 @@ void AdamW::launch_cuda(const ir::CudaContext& context) const {
                       context.output(0).as<float>(),
                       context.output(1).as<float>(),
                       context.output(2).as<float>(),
+                      options_.copy ? kernels::device_cast<__nv_bfloat16>(context.output(3)) : nullptr,
                       context.input(4).as<double>(),
                       options_};
   const bool vectors = count % 4 == 0;  // slots are aligned to 256 bytes

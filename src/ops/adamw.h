@@ -12,9 +12,11 @@ struct AdamWOptions {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0;
+  bool copy = false;  // the parameter has a copy in bfloat16 that products read
 };
 
-// p, g, m, v F[any one shape], decision f64[Decision::kSize] -> p', m', v' (all in place). With g scaled by
+// p, g, m, v F[any one shape], decision f64[Decision::kSize], with options.copy also bf16[that shape]
+//   -> p', m', v', and p' rounded to nearest (all in place). With g scaled by
 // the clip coefficient, learning rate lr and bias corrections c1, c2:
 //   m' = m + (1 - beta1) (g - m);  v' = beta2 v + (1 - beta2) g^2
 //   p' = p (1 - lr weight_decay) - (lr / c1) m' / (sqrt(v') / sqrt(c2) + eps)
@@ -41,9 +43,11 @@ struct AdamWValues {
   ir::ValueId parameter = ir::kNoValue;
   ir::ValueId m = ir::kNoValue;
   ir::ValueId v = ir::kNoValue;
+  ir::ValueId copy = ir::kNoValue;
 };
+// `copy` is kNoValue or the parameter's compute copy.
 AdamWValues adamw(ir::Builder& builder, ir::ValueId parameter, ir::ValueId gradient, ir::ValueId m,
-                  ir::ValueId v, ir::ValueId decision, const AdamWOptions& options);
+                  ir::ValueId v, ir::ValueId decision, ir::ValueId copy, const AdamWOptions& options);
 
 void register_adamw(ir::Registry& registry);
 

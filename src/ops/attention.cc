@@ -32,8 +32,8 @@ void visit_shape(const AttentionShape& shape, ir::AttributeVisitor& visitor) {
 
 bool are_sequences(const ir::TensorType& qkv, const ir::TensorType& document_start,
                    const AttentionShape& shape) {
-  return is_compute(qkv, 2) && qkv.shape[1] == shape.layout.width() && qkv.shape[0] % shape.sequence == 0 &&
-         is_type(document_start, DType::kI32, {qkv.shape[0]});
+  return is_activation(qkv, 2) && qkv.shape[1] == shape.layout.width() &&
+         qkv.shape[0] % shape.sequence == 0 && is_type(document_start, DType::kI32, {qkv.shape[0]});
 }
 
 ir::TensorType out_type(const ir::TensorType& qkv, const AttentionShape& shape) {
@@ -41,7 +41,7 @@ ir::TensorType out_type(const ir::TensorType& qkv, const AttentionShape& shape) 
 }
 
 ir::TensorType lse_type(const ir::TensorType& qkv, const AttentionShape& shape) {
-  return {qkv.dtype, {shape.layout.query_heads, qkv.shape[0]}};
+  return {stats_dtype(qkv.dtype), {shape.layout.query_heads, qkv.shape[0]}};
 }
 
 // Pairs of a query and a key of one head that see each other, without documents.
@@ -209,7 +209,7 @@ void Attention::visit_attributes(ir::AttributeVisitor& visitor) const { visit_sh
 Expected<std::vector<ir::TensorType>> Attention::infer(std::span<const ir::TensorType> inputs) const {
   if (inputs.size() != 2 || !are_sequences(inputs[0], inputs[1], shape_)) {
     return ir::shape_error(
-        fmt::format("needs qkv F[T,{}] and document_start i32[T], T a multiple of {}, F = f32 or f64",
+        fmt::format("needs qkv A[T,{}] and document_start i32[T], T a multiple of {}, A = f32, f64 or bf16",
                     shape_.layout.width(), shape_.sequence),
         inputs);
   }
@@ -246,10 +246,10 @@ Expected<std::vector<ir::TensorType>> AttentionDqkv::infer(std::span<const ir::T
       inputs[0] != out_type(inputs[1], shape_) || inputs[2] != inputs[0] ||
       inputs[3] != lse_type(inputs[1], shape_)) {
     return ir::shape_error(
-        fmt::format("needs dout F[T,{}], qkv F[T,{}], out F[T,{}], lse F[{},T] and "
-                    "document_start i32[T], T a multiple of {}, F = f32 or f64",
+        fmt::format("needs dout A[T,{}], qkv A[T,{}], out A[T,{}], lse S[{},T] and "
+                    "document_start i32[T], T a multiple of {}, {}",
                     shape_.layout.query_width(), shape_.layout.width(), shape_.layout.query_width(),
-                    shape_.layout.query_heads, shape_.sequence),
+                    shape_.layout.query_heads, shape_.sequence, kTypesText),
         inputs);
   }
   return std::vector<ir::TensorType>{inputs[1]};

@@ -16,9 +16,11 @@ namespace wych::ops {
 namespace {
 
 using kernels::add_weighted_rows;
+using kernels::device_cast;
 using kernels::kEach;
 using kernels::kTile;
 using kernels::kWarp;
+using kernels::load_float;
 using kernels::multiply_rows;
 using kernels::own_column;
 using kernels::own_row;
@@ -34,6 +36,7 @@ struct Shared {
   int first_keys[kTile];  // of the queries of a tile
 };
 
+template <class T>
 struct Problem {
   int num_sequences;
   int sequence;
@@ -42,7 +45,7 @@ struct Problem {
   int head_dim;
   int window;  // at most `sequence`; 0: unlimited
   float scale;
-  const float* qkv;
+  const T* qkv;
   const i32* document_start;
 
   __device__ i64 width() const { return static_cast<i64>(query_heads + 2 * kv_heads) * head_dim; }
@@ -60,25 +63,30 @@ struct Problem {
 };
 
 // The rows of `matrix` from token `token` on, at column `head` * head_dim.
-__device__ Rows rows_at(const Problem& problem, const float* matrix, i64 stride, i64 token, int head,
-                        int count) {
+template <class T>
+__device__ Rows<T> rows_at(const Problem<T>& problem, const T* matrix, i64 stride, i64 token, int head,
+                           int count) {
   return {matrix + token * stride + static_cast<i64>(head) * problem.head_dim, stride, count,
           problem.head_dim};
 }
 
 // Query head `head` of qkv; its key and value heads follow all query heads.
-__device__ Rows queries_at(const Problem& problem, i64 token, int head, int count) {
+template <class T>
+__device__ Rows<T> queries_at(const Problem<T>& problem, i64 token, int head, int count) {
   return rows_at(problem, problem.qkv, problem.width(), token, head, count);
 }
-__device__ Rows keys_at(const Problem& problem, i64 token, int kv_head, int count) {
+template <class T>
+__device__ Rows<T> keys_at(const Problem<T>& problem, i64 token, int kv_head, int count) {
   return queries_at(problem, token, problem.query_heads + kv_head, count);
 }
-__device__ Rows values_at(const Problem& problem, i64 token, int kv_head, int count) {
+template <class T>
+__device__ Rows<T> values_at(const Problem<T>& problem, i64 token, int kv_head, int count) {
   return queries_at(problem, token, problem.query_heads + problem.kv_heads + kv_head, count);
 }
 
 // Loads first_keys of the queries from `query` on and returns the smallest, rounded down to a tile.
-__device__ int first_tile_of_keys(const Problem& problem, i64 first_token, int query, Shared& shared) {
+template <class T>
+__device__ int first_tile_of_keys(const Problem<T>& problem, i64 first_token, int query, Shared& shared) {
   if (threadIdx.x < kTile) {
     shared.first_keys[threadIdx.x] = problem.first_key(first_token, query + static_cast<int>(threadIdx.x));
   }
@@ -97,7 +105,8 @@ struct QueryTile {
   int head;
   int query;  // the first
 };
-__device__ QueryTile query_tile(const Problem& problem) {
+template <class T>
+__device__ QueryTile query_tile(const Problem<T>& problem) {
   const int tiles = (problem.sequence + kTile - 1) / kTile;
   const i64 pairs = static_cast<i64>(problem.num_sequences) * problem.query_heads;
   const i64 pair = blockIdx.x % pairs;
@@ -113,8 +122,9 @@ struct Softmax {
 
 // Turns the products of queries and keys into exp(scale score - largest), zero where unseen, and returns by
 // which factor earlier results shrink. A row that has seen nothing keeps minus infinity.
-__device__ void exponentials(const Problem& problem, const Shared& shared, int query, int key, Tile& scores,
-                             Softmax& state, float (&shrink)[kEach]) {
+template <class T>
+__device__ void exponentials(const Problem<T>& problem, const Shared& shared, int query, int key,
+                             Tile& scores, Softmax& state, float (&shrink)[kEach]) {
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int first_key = shared.first_keys[own_row() + i];
@@ -140,15 +150,15 @@ __device__ void exponentials(const Problem& problem, const Shared& shared, int q
   }
 }
 
-template <int kColumnTiles>
+template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
-    attention_forward_kernel(const Problem problem, float* __restrict__ out, float* __restrict__ lse) {
+    attention_forward_kernel(const Problem<T> problem, T* __restrict__ out, float* __restrict__ lse) {
   __shared__ Shared shared;
   const QueryTile tile = query_tile(problem);
   const int kv_head = tile.head / (problem.query_heads / problem.kv_heads);
   const int count = problem.sequence - tile.query;
   const i64 token = tile.first_token + tile.query;
-  const Rows queries = queries_at(problem, token, tile.head, count);
+  const Rows<T> queries = queries_at(problem, token, tile.head, count);
   Softmax state;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
@@ -187,17 +197,19 @@ __global__ void __launch_bounds__(kThreads)
              out + token * problem.out_width() + static_cast<i64>(tile.head) * problem.head_dim);
 }
 
+template <class T>
 struct Gradients {
-  const float* dout;
+  const T* dout;
   const float* lse;
   const float* delta;  // f32[hq, T]: dout . out
-  float* dqkv;
+  T* dqkv;
 };
 
 // One warp a token and head.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    attention_delta_kernel(const Problem problem, const float* __restrict__ dout,
-                           const float* __restrict__ out, float* __restrict__ delta) {
+    attention_delta_kernel(const Problem<T> problem, const T* __restrict__ dout, const T* __restrict__ out,
+                           float* __restrict__ delta) {
   const i64 index = static_cast<i64>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (index >= problem.tokens() * problem.query_heads) {
     return;
@@ -206,7 +218,7 @@ __global__ void __launch_bounds__(kThreads)
   const i64 first = index * problem.head_dim;
   float dot = 0;
   for (int c = lane; c < problem.head_dim; c += kWarp) {
-    dot = fmaf(dout[first + c], out[first + c], dot);
+    dot = fmaf(load_float(dout + first + c), load_float(out + first + c), dot);
   }
   dot = kernels::warp_sum(dot);
   if (lane == 0) {
@@ -221,16 +233,16 @@ __device__ void differentiate(bool seen, float scale, float lse, float delta, fl
   score = p;
 }
 
-template <int kColumnTiles>
+template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
-    attention_dq_kernel(const Problem problem, const Gradients gradients) {
+    attention_dq_kernel(const Problem<T> problem, const Gradients<T> gradients) {
   __shared__ Shared shared;
   const QueryTile tile = query_tile(problem);
   const int kv_head = tile.head / (problem.query_heads / problem.kv_heads);
   const int count = problem.sequence - tile.query;
   const i64 token = tile.first_token + tile.query;
-  const Rows queries = queries_at(problem, token, tile.head, count);
-  const Rows dout = rows_at(problem, gradients.dout, problem.out_width(), token, tile.head, count);
+  const Rows<T> queries = queries_at(problem, token, tile.head, count);
+  const Rows<T> dout = rows_at(problem, gradients.dout, problem.out_width(), token, tile.head, count);
   const i64 row = tile.head * problem.tokens() + token + own_row();
   float lse[kEach];
   float delta[kEach];
@@ -243,7 +255,7 @@ __global__ void __launch_bounds__(kThreads)
   const int end = min(tile.query + kTile, problem.sequence);
   for (int key = first_tile_of_keys(problem, tile.first_token, tile.query, shared); key < end; key += kTile) {
     const i64 key_token = tile.first_token + key;
-    const Rows keys = keys_at(problem, key_token, kv_head, end - key);
+    const Rows<T> keys = keys_at(problem, key_token, kv_head, end - key);
     Tile scores;
     Tile products;
     multiply_rows(shared.products, queries, keys, scores);
@@ -266,14 +278,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Tiles here have keys as rows and queries as columns.
-template <int kColumnTiles>
-__device__ void add_key_gradients(Shared& shared, const Problem& problem, const Gradients& gradients,
+template <int kColumnTiles, class T>
+__device__ void add_key_gradients(Shared& shared, const Problem<T>& problem, const Gradients<T>& gradients,
                                   i64 first_token, int head, int query, int key, int kv_head,
                                   Tile (&dk)[kColumnTiles], Tile (&dv)[kColumnTiles]) {
   const i64 token = first_token + query;
   const int count = problem.sequence - query;
-  const Rows queries = queries_at(problem, token, head, count);
-  const Rows dout = rows_at(problem, gradients.dout, problem.out_width(), token, head, count);
+  const Rows<T> queries = queries_at(problem, token, head, count);
+  const Rows<T> dout = rows_at(problem, gradients.dout, problem.out_width(), token, head, count);
   const int num_keys = problem.sequence - key;
   const i64 column = head * problem.tokens() + token + own_column();
   Tile scores;
@@ -297,9 +309,9 @@ __device__ void add_key_gradients(Shared& shared, const Problem& problem, const 
   add_weighted_rows(shared.products, products, queries, dk);
 }
 
-template <int kColumnTiles>
+template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
-    attention_dkv_kernel(const Problem problem, const Gradients gradients) {
+    attention_dkv_kernel(const Problem<T> problem, const Gradients<T> gradients) {
   __shared__ Shared shared;
   const i64 pairs = static_cast<i64>(problem.num_sequences) * problem.kv_heads;
   const i64 pair = blockIdx.x % pairs;
@@ -333,7 +345,8 @@ __global__ void __launch_bounds__(kThreads)
       gradients.dqkv + first + problem.out_width() + static_cast<i64>(problem.kv_heads) * problem.head_dim);
 }
 
-Problem problem_of(const AttentionShape& shape, const ir::View& qkv, const ir::View& document_start) {
+template <class T>
+Problem<T> problem_of(const AttentionShape& shape, const ir::View& qkv, const ir::View& document_start) {
   WYCH_CHECK(shape.layout.head_dim <= kMaxHeadDim, "head_dim {}", shape.layout.head_dim);
   WYCH_CHECK(shape.sequence <= INT_MAX / 4, "sequence {}", shape.sequence);
   return {static_cast<int>(qkv.dim(0) / shape.sequence),
@@ -343,24 +356,25 @@ Problem problem_of(const AttentionShape& shape, const ir::View& qkv, const ir::V
           static_cast<int>(shape.layout.head_dim),
           static_cast<int>(shape.window < shape.sequence ? shape.window : shape.sequence),
           static_cast<float>(shape.scale),
-          qkv.as<float>(),
+          device_cast<const T>(qkv),
           document_start.as<i32>()};
 }
 
 // Blocks of a kernel whose block owns a tile of a sequence and a head.
-unsigned num_tiles(const Problem& problem, int heads) {
+template <class T>
+unsigned num_tiles(const Problem<T>& problem, int heads) {
   return kernels::blocks_for(ceil_div(problem.sequence, kTile) * problem.num_sequences * heads, 1);
 }
 
-template <int kColumnTiles>
-void launch_forward(CUstream_st* stream, const Problem& problem, float* out, float* lse) {
+template <int kColumnTiles, class T>
+void launch_forward(CUstream_st* stream, const Problem<T>& problem, T* out, float* lse) {
   const unsigned blocks = num_tiles(problem, problem.query_heads);
   attention_forward_kernel<kColumnTiles><<<blocks, kThreads, 0, stream>>>(problem, out, lse);
   WYCH_CUDA_LAUNCHED();
 }
 
-template <int kColumnTiles>
-void launch_backward(CUstream_st* stream, const Problem& problem, const Gradients& gradients) {
+template <int kColumnTiles, class T>
+void launch_backward(CUstream_st* stream, const Problem<T>& problem, const Gradients<T>& gradients) {
   const unsigned queries = num_tiles(problem, problem.query_heads);
   attention_dq_kernel<kColumnTiles><<<queries, kThreads, 0, stream>>>(problem, gradients);
   WYCH_CUDA_LAUNCHED();
@@ -369,35 +383,56 @@ void launch_backward(CUstream_st* stream, const Problem& problem, const Gradient
   WYCH_CUDA_LAUNCHED();
 }
 
-}  // namespace
-
-void Attention::launch_cuda(const ir::CudaContext& context) const {
-  const Problem problem = problem_of(shape_, context.input(0), context.input(1));
-  if (problem.num_sequences == 0) {
-    return;
+// Calls f with the number of tiles that hold a head's columns, as a constant.
+template <class F>
+void dispatch_columns(int head_dim, F&& f) {
+  if (head_dim <= kTile) {
+    f.template operator()<1>();
+  } else if (head_dim <= 2 * kTile) {
+    f.template operator()<2>();
+  } else {
+    f.template operator()<4>();
   }
-  const auto launch = problem.head_dim <= kTile       ? launch_forward<1>
-                      : problem.head_dim <= 2 * kTile ? launch_forward<2>
-                                                      : launch_forward<4>;
-  launch(context.stream, problem, context.output(0).as<float>(), context.output(1).as<float>());
 }
 
-void AttentionDqkv::launch_cuda(const ir::CudaContext& context) const {
-  const Problem problem = problem_of(shape_, context.input(1), context.input(4));
-  if (problem.num_sequences == 0) {
-    return;
-  }
+template <class T>
+void run_forward(const ir::CudaContext& context, const AttentionShape& shape) {
+  const Problem<T> problem = problem_of<T>(shape, context.input(0), context.input(1));
+  dispatch_columns(problem.head_dim, [&]<int kColumnTiles>() {
+    launch_forward<kColumnTiles>(context.stream, problem, device_cast<T>(context.output(0)),
+                                 context.output(1).as<float>());
+  });
+}
+
+template <class T>
+void run_backward(const ir::CudaContext& context, const AttentionShape& shape) {
+  const Problem<T> problem = problem_of<T>(shape, context.input(1), context.input(4));
+  const T* dout = device_cast<const T>(context.input(0));
   auto* delta = reinterpret_cast<float*>(context.workspace);
   const i64 rows = context.input(3).elements();
   attention_delta_kernel<<<kernels::blocks_for(rows, kThreads / kWarp), kThreads, 0, context.stream>>>(
-      problem, context.input(0).as<float>(), context.input(2).as<float>(), delta);
+      problem, dout, device_cast<const T>(context.input(2)), delta);
   WYCH_CUDA_LAUNCHED();
-  const Gradients gradients{context.input(0).as<float>(), context.input(3).as<float>(), delta,
-                            context.output(0).as<float>()};
-  const auto launch = problem.head_dim <= kTile       ? launch_backward<1>
-                      : problem.head_dim <= 2 * kTile ? launch_backward<2>
-                                                      : launch_backward<4>;
-  launch(context.stream, problem, gradients);
+  const Gradients<T> gradients{dout, context.input(3).as<float>(), delta, device_cast<T>(context.output(0))};
+  dispatch_columns(problem.head_dim, [&]<int kColumnTiles>() {
+    launch_backward<kColumnTiles>(context.stream, problem, gradients);
+  });
+}
+
+}  // namespace
+
+void Attention::launch_cuda(const ir::CudaContext& context) const {
+  if (context.input(0).dim(0) > 0) {
+    kernels::dispatch_cuda(context.input(0).type->dtype,
+                           [&]<class T>(T) { run_forward<T>(context, shape_); });
+  }
+}
+
+void AttentionDqkv::launch_cuda(const ir::CudaContext& context) const {
+  if (context.input(1).dim(0) > 0) {
+    kernels::dispatch_cuda(context.input(1).type->dtype,
+                           [&]<class T>(T) { run_backward<T>(context, shape_); });
+  }
 }
 
 }  // namespace wych::ops

@@ -22,7 +22,7 @@ struct AttentionShape {
   double scale = 1.0;
 };
 
-// qkv F[T, width], document_start i32[T] -> out F[T, hq hd], lse F[hq, T].
+// qkv A[T, width], document_start i32[T] -> out A[T, hq hd], lse S[hq, T].
 class Attention final : public ir::Op {
  public:
   explicit Attention(const AttentionShape& shape) : shape_(shape) {}
@@ -43,7 +43,7 @@ class Attention final : public ir::Op {
   AttentionShape shape_;
 };
 
-// dout F[T, hq hd], qkv, out, lse, document_start -> dqkv F[T, width].
+// dout A[T, hq hd], qkv, out, lse, document_start -> dqkv A[T, width].
 class AttentionDqkv final : public ir::Op {
  public:
   explicit AttentionDqkv(const AttentionShape& shape) : shape_(shape) {}

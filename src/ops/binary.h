@@ -33,6 +33,7 @@ class Binary final : public ir::Op {
     return {{0, 0, ir::AliasKind::kMay}, {1, 0, ir::AliasKind::kMay}};
   }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   BinaryKind kind_;
@@ -52,6 +53,7 @@ class Select final : public ir::Op {
     return {{0, 0, ir::AliasKind::kMay}, {1, 0, ir::AliasKind::kMay}, {2, 0, ir::AliasKind::kMay}};
   }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId sub(ir::Builder& builder, ir::ValueId a, ir::ValueId b);

@@ -83,8 +83,8 @@ ir::OpCase clip_dx_case(DType dtype, i64 rows, i64 columns, double limit) {
 void Clip::visit_attributes(ir::AttributeVisitor& visitor) const { visitor.visit("limit", limit_); }
 
 Expected<std::vector<ir::TensorType>> Clip::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 1 || !is_compute(inputs[0].dtype)) {
-    return ir::shape_error("needs x of f32 or f64", inputs);
+  if (inputs.size() != 1 || !is_activation(inputs[0].dtype)) {
+    return ir::shape_error("needs x of f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{inputs[0]};
 }
@@ -103,8 +103,8 @@ void Clip::run_cpu(const ir::ExecContext& context) const {
 void ClipDx::visit_attributes(ir::AttributeVisitor& visitor) const { visitor.visit("limit", limit_); }
 
 Expected<std::vector<ir::TensorType>> ClipDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0].dtype) || inputs[0] != inputs[1]) {
-    return ir::shape_error("needs dy and x of one type, f32 or f64", inputs);
+  if (inputs.size() != 2 || !is_activation(inputs[0].dtype) || inputs[0] != inputs[1]) {
+    return ir::shape_error("needs dy and x of one type, f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{inputs[0]};
 }

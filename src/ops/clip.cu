@@ -8,6 +8,10 @@
 namespace wych::ops {
 namespace {
 
+using kernels::device_cast;
+using kernels::load_float;
+using kernels::store_float;
+
 constexpr int kThreads = 256;
 constexpr i64 kMaxBlocks = 1 << 16;
 
@@ -15,19 +19,23 @@ unsigned blocks_of(i64 count) {
   return static_cast<unsigned>(std::min(kMaxBlocks, ceil_div(count, kThreads)));
 }
 
-__global__ void __launch_bounds__(kThreads) clip_kernel(i64 count, float limit, const float* x, float* y) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) clip_kernel(i64 count, float limit, const T* x, T* y) {
   for (i64 i = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += static_cast<i64>(gridDim.x) * kThreads) {
-    const float value = x[i] > limit ? limit : x[i];  // comparisons keep NaN
-    y[i] = value < -limit ? -limit : value;
+    const float value = load_float(x + i);
+    const float below = value > limit ? limit : value;  // comparisons keep NaN
+    store_float(y + i, below < -limit ? -limit : below);
   }
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    clip_dx_kernel(i64 count, float limit, const float* dy, const float* x, float* dx) {
+    clip_dx_kernel(i64 count, float limit, const T* dy, const T* x, T* dx) {
   for (i64 i = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += static_cast<i64>(gridDim.x) * kThreads) {
-    dx[i] = x[i] <= limit && x[i] >= -limit ? dy[i] : 0.0F;
+    const float value = load_float(x + i);
+    store_float(dx + i, value <= limit && value >= -limit ? load_float(dy + i) : 0.0F);
   }
 }
 
@@ -38,8 +46,11 @@ void Clip::launch_cuda(const ir::CudaContext& context) const {
   if (count == 0) {
     return;
   }
-  clip_kernel<<<blocks_of(count), kThreads, 0, context.stream>>>(
-      count, static_cast<float>(limit_), context.input(0).as<float>(), context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    clip_kernel<<<blocks_of(count), kThreads, 0, context.stream>>>(count, static_cast<float>(limit_),
+                                                                   device_cast<const T>(context.input(0)),
+                                                                   device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -48,9 +59,11 @@ void ClipDx::launch_cuda(const ir::CudaContext& context) const {
   if (count == 0) {
     return;
   }
-  clip_dx_kernel<<<blocks_of(count), kThreads, 0, context.stream>>>(
-      count, static_cast<float>(limit_), context.input(0).as<float>(), context.input(1).as<float>(),
-      context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    clip_dx_kernel<<<blocks_of(count), kThreads, 0, context.stream>>>(
+        count, static_cast<float>(limit_), device_cast<const T>(context.input(0)),
+        device_cast<const T>(context.input(1)), device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 

@@ -7,7 +7,7 @@
 
 namespace wych::ops {
 
-// x F[...] -> y of the same type. limit > 0.
+// x A[...] -> y of the same type. limit > 0.
 class Clip final : public ir::Op {
  public:
   explicit Clip(double limit) : limit_(limit) {}
@@ -25,7 +25,7 @@ class Clip final : public ir::Op {
   double limit_;
 };
 
-// dy F[...], x of the same type -> dx of the same type.
+// dy A[...], x of the same type -> dx of the same type.
 class ClipDx final : public ir::Op {
  public:
   explicit ClipDx(double limit) : limit_(limit) {}

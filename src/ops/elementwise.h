@@ -45,6 +45,7 @@ class Unary final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override { return {{0, 0, ir::AliasKind::kMay}}; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   UnaryKind kind_;

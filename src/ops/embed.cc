@@ -101,8 +101,8 @@ ir::OpCase embed_dw_case(DType dtype, i64 tokens, i64 vocabulary, i64 width, dou
 void Embed::visit_attributes(ir::AttributeVisitor& visitor) const { visitor.visit("scale", scale_); }
 
 Expected<std::vector<ir::TensorType>> Embed::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || !is_index(inputs[1], 1)) {
-    return ir::shape_error("needs weight F[V,d] and tokens i32[T], F = f32 or f64", inputs);
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || !is_index(inputs[1], 1)) {
+    return ir::shape_error("needs weight A[V,d] and tokens i32[T], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[1].shape[0], inputs[0].shape[1]}}};
 }
@@ -124,11 +124,11 @@ void EmbedDw::visit_attributes(ir::AttributeVisitor& visitor) const {
 }
 
 Expected<std::vector<ir::TensorType>> EmbedDw::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_index(inputs[0], 1) || !is_compute(inputs[1], 2) ||
+  if (inputs.size() != 2 || !is_index(inputs[0], 1) || !is_activation(inputs[1], 2) ||
       inputs[0].shape[0] != inputs[1].shape[0]) {
-    return ir::shape_error("needs tokens i32[T] and dy F[T,d], F = f32 or f64", inputs);
+    return ir::shape_error("needs tokens i32[T] and dy A[T,d], A = f32, f64 or bf16", inputs);
   }
-  return std::vector<ir::TensorType>{{inputs[1].dtype, {vocabulary_, inputs[1].shape[1]}}};
+  return std::vector<ir::TensorType>{{stats_dtype(inputs[1].dtype), {vocabulary_, inputs[1].shape[1]}}};
 }
 
 i64 EmbedDw::cuda_workspace(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs,

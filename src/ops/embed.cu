@@ -11,6 +11,9 @@ namespace wych::ops {
 namespace {
 
 using kernels::blocks_for;
+using kernels::device_cast;
+using kernels::load_float;
+using kernels::store_float;
 
 constexpr int kThreads = 256;
 constexpr i64 kSortTile = EmbedDwScratch::kSortTile;
@@ -24,13 +27,14 @@ __device__ void check_token(i64 token, i64 vocabulary) {
   }
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    embed_kernel(i64 vocabulary, i64 width, float scale, const float* __restrict__ weight,
-                 const i32* __restrict__ tokens, float* __restrict__ y) {
+    embed_kernel(i64 vocabulary, i64 width, float scale, const T* __restrict__ weight,
+                 const i32* __restrict__ tokens, T* __restrict__ y) {
   const i64 token = tokens[blockIdx.x];
   check_token(token, vocabulary);
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    y[blockIdx.x * width + j] = scale * weight[token * width + j];
+    store_float(y + blockIdx.x * width + j, scale * load_float(weight + token * width + j));
   }
 }
 
@@ -117,18 +121,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Adds column j of the rows of dy at the sorted keys [begin, end) to `sum`, in order.
-__device__ float add_rows(const u64* __restrict__ keys, const float* __restrict__ dy, i64 width, i64 j,
-                          i64 begin, i64 end, float sum) {
+template <class T>
+__device__ float add_rows(const u64* __restrict__ keys, const T* __restrict__ dy, i64 width, i64 j, i64 begin,
+                          i64 end, float sum) {
 #pragma unroll 4
   for (i64 i = begin; i < end; ++i) {
-    sum += dy[token_of(keys[i]) * width + j];
+    sum += load_float(dy + token_of(keys[i]) * width + j);
   }
   return sum;
 }
 
 // sums[piece, d], written where all keys of a piece have one id.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    embed_dw_pieces_kernel(i64 width, const u64* __restrict__ keys, const float* __restrict__ dy,
+    embed_dw_pieces_kernel(i64 width, const u64* __restrict__ keys, const T* __restrict__ dy,
                            float* __restrict__ sums) {
   const i64 begin = blockIdx.x * kPiece;
   if (id_of(keys[begin]) != id_of(keys[begin + kPiece - 1])) {
@@ -139,18 +145,20 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class T>
 struct EmbedDwParams {
   i64 width;
   float scale;
   const u64* keys;
   const i32* starts;
-  const float* sums;
-  const float* dy;
+  float* sums;
+  const T* dy;
   bool accumulate;
   float* dweight;
 };
 
-__global__ void __launch_bounds__(kThreads) embed_dw_kernel(const EmbedDwParams params) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) embed_dw_kernel(const EmbedDwParams<T> params) {
   const i64 width = params.width;
   const i64 begin = params.starts[blockIdx.x];
   const i64 end = params.starts[blockIdx.x + 1];
@@ -188,6 +196,17 @@ void sort_keys(CUstream_st* stream, i64 num_tokens, i64 vocabulary, const i32* t
   }
 }
 
+template <class T>
+void launch_sums(CUstream_st* stream, const EmbedDwParams<T>& params, i64 num_pieces, i64 vocabulary) {
+  if (num_pieces > 0) {
+    embed_dw_pieces_kernel<<<blocks_for(num_pieces, 1), kThreads, 0, stream>>>(params.width, params.keys,
+                                                                               params.dy, params.sums);
+    WYCH_CUDA_LAUNCHED();
+  }
+  embed_dw_kernel<<<blocks_for(vocabulary, 1), kThreads, 0, stream>>>(params);
+  WYCH_CUDA_LAUNCHED();
+}
+
 }  // namespace
 
 void Embed::launch_cuda(const ir::CudaContext& context) const {
@@ -195,9 +214,12 @@ void Embed::launch_cuda(const ir::CudaContext& context) const {
   if (num_tokens == 0) {
     return;
   }
-  embed_kernel<<<blocks_for(num_tokens, 1), kThreads, 0, context.stream>>>(
-      context.input(0).dim(0), context.input(0).dim(1), static_cast<float>(scale_),
-      context.input(0).as<float>(), context.input(1).as<i32>(), context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    embed_kernel<<<blocks_for(num_tokens, 1), kThreads, 0, context.stream>>>(
+        context.input(0).dim(0), context.input(0).dim(1), static_cast<float>(scale_),
+        device_cast<const T>(context.input(0)), context.input(1).as<i32>(),
+        device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -207,7 +229,6 @@ void EmbedDw::launch_cuda(const ir::CudaContext& context) const {
   if (context.output(0).elements() == 0) {
     return;
   }
-  const float* dy = context.input(1).as<float>();
   const EmbedDwScratch scratch(num_tokens, vocabulary_, width);
   auto* keys = reinterpret_cast<u64*>(context.workspace);
   auto* starts = reinterpret_cast<i32*>(context.workspace + scratch.starts);
@@ -216,21 +237,17 @@ void EmbedDw::launch_cuda(const ir::CudaContext& context) const {
   embed_starts_kernel<<<blocks_for(num_tokens + 1, kThreads), kThreads, 0, context.stream>>>(
       num_tokens, vocabulary_, keys, starts);
   WYCH_CUDA_LAUNCHED();
-  if (scratch.num_pieces > 0) {
-    embed_dw_pieces_kernel<<<blocks_for(scratch.num_pieces, 1), kThreads, 0, context.stream>>>(width, keys,
-                                                                                               dy, sums);
-    WYCH_CUDA_LAUNCHED();
-  }
-  const EmbedDwParams params{width,
-                             static_cast<float>(scale_),
-                             keys,
-                             starts,
-                             sums,
-                             dy,
-                             context.accumulate,
-                             context.output(0).as<float>()};
-  embed_dw_kernel<<<blocks_for(vocabulary_, 1), kThreads, 0, context.stream>>>(params);
-  WYCH_CUDA_LAUNCHED();
+  kernels::dispatch_cuda(context.input(1).type->dtype, [&]<class T>(T) {
+    const EmbedDwParams<T> params{width,
+                                  static_cast<float>(scale_),
+                                  keys,
+                                  starts,
+                                  sums,
+                                  device_cast<const T>(context.input(1)),
+                                  context.accumulate,
+                                  context.output(0).as<float>()};
+    launch_sums(context.stream, params, scratch.num_pieces, vocabulary_);
+  });
 }
 
 }  // namespace wych::ops

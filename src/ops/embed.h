@@ -11,7 +11,7 @@
 
 namespace wych::ops {
 
-// weight F[V, d], tokens i32[T] -> y F[T, d].
+// weight A[V, d], tokens i32[T] -> y A[T, d].
 class Embed final : public ir::Op {
  public:
   explicit Embed(double scale) : scale_(scale) {}
@@ -48,7 +48,7 @@ struct EmbedDwScratch {
   i64 bytes;
 };
 
-// tokens i32[T], dy F[T, d] -> dweight F[V, d]; rows of absent tokens are zero, or untouched if accumulating.
+// tokens i32[T], dy A[T, d] -> dweight S[V, d]; rows of absent tokens are zero, or untouched if accumulating.
 class EmbedDw final : public ir::Op {
  public:
   EmbedDw(double scale, i64 vocabulary) : scale_(scale), vocabulary_(vocabulary) {}

@@ -67,6 +67,13 @@ std::vector<ir::ValueId> ScatterAddRows::vjp(ir::Builder& builder, const ir::Nod
   return {gather_rows(builder, cotangents[0], node.inputs[1]), ir::kNoValue};
 }
 
+i64 ScatterAddRows::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& /*target*/) const {
+  const i64 pieces = ScatterPieces(inputs[1].shape[0], num_rows_).count;
+  return pieces > 1 ? pieces * outputs[0].bytes() : 0;
+}
+
 void ScatterAddRows::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.output(0).type->dtype, [&]<class T>(T) {
     const T* x = context.input(0).as<T>();
@@ -144,6 +151,15 @@ ir::OpCase scatter_case(std::string label, DType dtype, i64 num_rows, i64 width,
   return example;
 }
 
+// 0, 7, 14, ... modulo num_rows + 1, less one: all rows and -1.
+std::vector<double> spread_index(i64 count, i64 num_rows) {
+  std::vector<double> index;
+  for (i64 i = 0; i < count; ++i) {
+    index.push_back(static_cast<double>(7 * i % (num_rows + 1) - 1));
+  }
+  return index;
+}
+
 std::vector<ir::OpCase> gather_cases(DType dtype) {
   return {gather_case("repeats and a hole", dtype, 5, 3, {4, 0, 4, -1, 2, 0, 0}),
           gather_case("one by one", dtype, 1, 1, {0}), gather_case("no index", dtype, 3, 2, {})};
@@ -151,8 +167,12 @@ std::vector<ir::OpCase> gather_cases(DType dtype) {
 
 std::vector<ir::OpCase> scatter_cases(DType dtype) {
   return {scatter_case("repeats and a hole", dtype, 5, 3, {4, 0, 4, -1, 2, 0, 0}),
-          scatter_case("one by one", dtype, 1, 1, {0}), scatter_case("all skipped", dtype, 3, 2, {-1, -1}),
-          scatter_case("no rows in", dtype, 3, 2, {})};
+          scatter_case("one by one", dtype, 1, 1, {0}),
+          scatter_case("all skipped", dtype, 3, 2, {-1, -1}),
+          scatter_case("no rows in", dtype, 3, 2, {}),
+          scatter_case("wide rows", dtype, 37, 259, spread_index(71, 37)),
+          scatter_case("several pieces", dtype, 300, 2, spread_index(1301, 300)),
+          scatter_case("many into few", dtype, 2, 3, spread_index(600, 2))};
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // one expert with many rows does not leave threads idle. moe_cases.h holds the routings of the cases.
 #include "ops/grouped_linear.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/builder.h"
@@ -46,8 +48,15 @@ double product_flops(i64 rows, i64 n, i64 k) {
   return 2 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-// Cases: n and k of the five routings.
-constexpr i64 kWidths[][2] = {{5, 3}, {1, 1}, {67, 70}, {3, 2}, {35, 19}};
+// Cases: n and k of the routings; the last has the sizes that fast kernels ask for.
+constexpr i64 kWidths[][2] = {{5, 3}, {1, 1}, {67, 70}, {3, 2}, {35, 19}, {64, 128}};
+
+std::vector<Routing> grouped_routings() {
+  std::vector<Routing> routings = routing_examples();
+  routings.push_back(
+      make_routing("T=149 k=2 E=4 A=128 one expert empty", 2, 4, 128, 1, scattered_indices(149, 2, 4, 1)));
+  return routings;
+}
 
 std::size_t at(i64 row, i64 width, i64 column) { return static_cast<std::size_t>(row * width + column); }
 
@@ -92,12 +101,12 @@ template <class Op, Pass pass>
 std::vector<ir::OpCase> cases_of(DType dtype) {
   std::vector<ir::OpCase> cases;
   std::size_t index = 0;
-  for (const Routing& routing : routing_examples()) {
+  for (const Routing& routing : grouped_routings()) {
     const auto [n, k] = kWidths[index++];
     const ir::CaseInput w = {{dtype, {routing.experts, n, k}}, {}};
     ir::OpCase example;
     example.label = routing.label;
-    example.op = std::make_shared<Op>();
+    example.op = std::make_shared<Op>(routing.alignment);
     example.inputs = {routing.rows_input(dtype, pass == Pass::kForward ? k : n),
                       pass == Pass::kDw ? routing.rows_input(dtype, k) : w, routing.offsets_input()};
     example.oracle = [routing, n = n, k = k](const ir::Values& inputs) {
@@ -119,20 +128,23 @@ std::vector<ir::OpCase> cases_of(DType dtype) {
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> GroupedLinear::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 3 || !is_compute(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
-      inputs[1].shape.rank() != 3 || inputs[1].shape[2] != inputs[0].shape[1] ||
+  if (inputs.size() != 3 || !is_activation(inputs[0], 2) || inputs[0].shape[0] % alignment_ != 0 ||
+      inputs[1].dtype != inputs[0].dtype || inputs[1].shape.rank() != 3 ||
+      inputs[1].shape[2] != inputs[0].shape[1] ||
       !is_type(inputs[2], DType::kI32, {inputs[1].shape[0] + 1})) {
-    return ir::shape_error("needs x F[C,k], w F[E,n,k] and offsets i32[E+1]", inputs);
+    return ir::shape_error(
+        fmt::format("needs x A[C,k], w A[E,n,k] and offsets i32[E+1], C a multiple of {}", alignment_),
+        inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[1].shape[1]}}};
 }
 
 std::vector<ir::ValueId> GroupedLinear::vjp(ir::Builder& builder, const ir::NodeValues& node,
                                             std::span<const ir::ValueId> cotangents) const {
-  const ir::ValueId dx =
-      builder.add_one(std::make_shared<GroupedLinearDx>(), {cotangents[0], node.inputs[1], node.inputs[2]});
-  const ir::ValueId dw =
-      builder.add_one(std::make_shared<GroupedLinearDw>(), {cotangents[0], node.inputs[0], node.inputs[2]});
+  const ir::ValueId dx = builder.add_one(std::make_shared<GroupedLinearDx>(alignment_),
+                                         {cotangents[0], node.inputs[1], node.inputs[2]});
+  const ir::ValueId dw = builder.add_one(std::make_shared<GroupedLinearDw>(alignment_),
+                                         {cotangents[0], node.inputs[0], node.inputs[2]});
   return {dx, dw, ir::kNoValue};
 }
 
@@ -160,10 +172,13 @@ void GroupedLinear::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> GroupedLinearDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 3 || !is_compute(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
-      inputs[1].shape.rank() != 3 || inputs[1].shape[1] != inputs[0].shape[1] ||
+  if (inputs.size() != 3 || !is_activation(inputs[0], 2) || inputs[0].shape[0] % alignment_ != 0 ||
+      inputs[1].dtype != inputs[0].dtype || inputs[1].shape.rank() != 3 ||
+      inputs[1].shape[1] != inputs[0].shape[1] ||
       !is_type(inputs[2], DType::kI32, {inputs[1].shape[0] + 1})) {
-    return ir::shape_error("needs dy F[C,n], w F[E,n,k] and offsets i32[E+1]", inputs);
+    return ir::shape_error(
+        fmt::format("needs dy A[C,n], w A[E,n,k] and offsets i32[E+1], C a multiple of {}", alignment_),
+        inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[1].shape[2]}}};
 }
@@ -192,13 +207,15 @@ void GroupedLinearDx::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> GroupedLinearDw::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 3 || !is_compute(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
-      inputs[1].shape.rank() != 2 || inputs[1].shape[0] != inputs[0].shape[0] || !is_index(inputs[2], 1) ||
-      inputs[2].shape[0] < 1) {
-    return ir::shape_error("needs dy F[C,n], x F[C,k] and offsets i32[E+1]", inputs);
+  if (inputs.size() != 3 || !is_activation(inputs[0], 2) || inputs[0].shape[0] % alignment_ != 0 ||
+      inputs[1].dtype != inputs[0].dtype || inputs[1].shape.rank() != 2 ||
+      inputs[1].shape[0] != inputs[0].shape[0] || !is_index(inputs[2], 1) || inputs[2].shape[0] < 1) {
+    return ir::shape_error(
+        fmt::format("needs dy A[C,n], x A[C,k] and offsets i32[E+1], C a multiple of {}", alignment_),
+        inputs);
   }
   return std::vector<ir::TensorType>{
-      {inputs[0].dtype, {inputs[2].shape[0] - 1, inputs[0].shape[1], inputs[1].shape[1]}}};
+      {stats_dtype(inputs[0].dtype), {inputs[2].shape[0] - 1, inputs[0].shape[1], inputs[1].shape[1]}}};
 }
 
 ir::Cost GroupedLinearDw::cost(std::span<const ir::TensorType> inputs,
@@ -230,8 +247,8 @@ void GroupedLinearDw::run_cpu(const ir::ExecContext& context) const {
   });
 }
 
-ir::ValueId grouped_linear(ir::Builder& builder, ir::ValueId x, ir::ValueId w, ir::ValueId offsets) {
-  return builder.add_one(std::make_shared<GroupedLinear>(), {x, w, offsets});
+ir::ValueId grouped_linear(ir::Builder& builder, ir::ValueId x, ir::ValueId w, const Placement& placement) {
+  return builder.add_one(std::make_shared<GroupedLinear>(placement.alignment), {x, w, placement.offsets});
 }
 
 void register_grouped_linear(ir::Registry& registry) {

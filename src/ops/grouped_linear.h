@@ -1,19 +1,25 @@
 // GroupedLinear: a linear map per expert over its segment of rows (moe_placement.h). Rows past offsets[E] are
 // neither read nor written. Every element is one sum in the order of kernels/gemm.h: where a row lies and how
-// many there are changes no bit of it.
+// many there are changes no bit of it. `alignment`, of the placement, is what segments' first rows and C are
+// multiples of: fast kernels need tiles that lie in one segment.
 #pragma once
 
 #include "ir/op.h"
 #include "ir/registry.h"
+#include "ops/moe_placement.h"
 
 namespace wych::ops {
 
-// x F[C,k], w F[E,n,k], offsets i32[E+1] -> y F[C,n]: y[r] = w[e] x[r] for r in segment e.
-// vjp: dx[r] = w[e]^T dy[r] (GroupedLinearDx); dw[e] = sum over r in segment e of dy[r] x[r]^T
+// x A[C,k], w A[E,n,k], offsets i32[E+1] -> y A[C,n]: y[r] = w[e] x[r] for r in segment e.
+// vjp: dx[r] = w[e]^T dy[r] (GroupedLinearDx); dw[e] = sum over r in segment e of dy[r] x[r]^T, in S
 //      (GroupedLinearDw).
 class GroupedLinear final : public ir::Op {
  public:
+  explicit GroupedLinear(i64 alignment) : alignment_(alignment) {}
   [[nodiscard]] std::string_view name() const override { return "grouped_linear"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override {
+    visitor.visit("alignment", alignment_);
+  }
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
@@ -24,25 +30,39 @@ class GroupedLinear final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
+
+ private:
+  i64 alignment_;
 };
 
-// dy F[C,n], w F[E,n,k], offsets i32[E+1] -> dx F[C,k].
+// dy A[C,n], w A[E,n,k], offsets i32[E+1] -> dx A[C,k].
 class GroupedLinearDx final : public ir::Op {
  public:
+  explicit GroupedLinearDx(i64 alignment) : alignment_(alignment) {}
   [[nodiscard]] std::string_view name() const override { return "grouped_linear_dx"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override {
+    visitor.visit("alignment", alignment_);
+  }
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
+
+ private:
+  i64 alignment_;
 };
 
-// dy F[C,n], x F[C,k], offsets i32[E+1] -> dw F[E,n,k]. Accumulates. An expert without rows gets zeros, or
+// dy A[C,n], x A[C,k], offsets i32[E+1] -> dw S[E,n,k]. Accumulates. An expert without rows gets zeros, or
 // keeps its sum when accumulating.
 class GroupedLinearDw final : public ir::Op {
  public:
+  explicit GroupedLinearDw(i64 alignment) : alignment_(alignment) {}
   [[nodiscard]] std::string_view name() const override { return "grouped_linear_dw"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override {
+    visitor.visit("alignment", alignment_);
+  }
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
@@ -50,9 +70,12 @@ class GroupedLinearDw final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 0; }
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
+
+ private:
+  i64 alignment_;
 };
 
-ir::ValueId grouped_linear(ir::Builder& builder, ir::ValueId x, ir::ValueId w, ir::ValueId offsets);
+ir::ValueId grouped_linear(ir::Builder& builder, ir::ValueId x, ir::ValueId w, const Placement& placement);
 
 void register_grouped_linear(ir::Registry& registry);
 

@@ -170,16 +170,17 @@ void run_backward(const ir::ExecContext& context, i64 vocabulary) {
 
 Expected<std::vector<ir::TensorType>> infer_losses(std::span<const ir::TensorType> inputs, i64 vocabulary,
                                                    std::size_t num_scalars) {
-  bool valid = inputs.size() == 3 + num_scalars && is_compute(inputs[0], 2) && is_compute(inputs[1], 2) &&
-               inputs[0].dtype == inputs[1].dtype && inputs[0].shape[1] == inputs[1].shape[1] &&
-               inputs[1].shape[0] >= vocabulary && is_type(inputs[2], DType::kI32, {inputs[0].shape[0]});
+  bool valid = inputs.size() == 3 + num_scalars && is_activation(inputs[0], 2) &&
+               is_activation(inputs[1], 2) && inputs[0].dtype == inputs[1].dtype &&
+               inputs[0].shape[1] == inputs[1].shape[1] && inputs[1].shape[0] >= vocabulary &&
+               is_type(inputs[2], DType::kI32, {inputs[0].shape[0]});
   for (std::size_t i = 3; valid && i < inputs.size(); ++i) {
     valid = is_scalar(inputs[i]);
   }
   if (!valid) {
     return ir::shape_error(
-        fmt::format("needs x F[T,d], weight F[V,d] with V >= {}, targets i32[T] and {}, F = "
-                    "f32 or f64",
+        fmt::format("needs x A[T,d], weight A[V,d] with V >= {}, targets i32[T] and {}, A = "
+                    "f32, f64 or bf16",
                     vocabulary, num_scalars == 1 ? "denominator f64[1]" : "denominator, d_ce and d_z f64[1]"),
         inputs);
   }
@@ -318,7 +319,7 @@ i64 HeadLoss::workspace(std::span<const ir::TensorType> inputs,
 i64 HeadLoss::cuda_workspace(std::span<const ir::TensorType> inputs,
                              std::span<const ir::TensorType> /*outputs*/,
                              const CudaTarget& /*target*/) const {
-  return HeadLossScratch(inputs[0].shape[0], vocabulary_).bytes;
+  return HeadLossScratch(inputs[0].shape[0], vocabulary_, inputs[0].dtype).bytes;
 }
 
 void HeadLoss::run_cpu(const ir::ExecContext& context) const {
@@ -332,7 +333,7 @@ void HeadLossBackward::visit_attributes(ir::AttributeVisitor& visitor) const {
 Expected<std::vector<ir::TensorType>> HeadLossBackward::infer(std::span<const ir::TensorType> inputs) const {
   WYCH_TRY(std::vector<ir::TensorType> outputs, infer_losses(inputs, vocabulary_, 3));
   outputs.push_back(inputs[0]);
-  outputs.push_back(inputs[1]);
+  outputs.push_back({stats_dtype(inputs[1].dtype), inputs[1].shape});
   return outputs;
 }
 
@@ -352,7 +353,7 @@ i64 HeadLossBackward::workspace(std::span<const ir::TensorType> inputs,
 i64 HeadLossBackward::cuda_workspace(std::span<const ir::TensorType> inputs,
                                      std::span<const ir::TensorType> /*outputs*/,
                                      const CudaTarget& /*target*/) const {
-  return HeadLossScratch(inputs[0].shape[0], vocabulary_).bytes;
+  return HeadLossScratch(inputs[0].shape[0], vocabulary_, inputs[0].dtype).bytes;
 }
 
 void HeadLossBackward::run_cpu(const ir::ExecContext& context) const {

@@ -1,10 +1,12 @@
 // Chunks of rows: a product gives their logits in the workspace, one block a row turns them into losses and
-// (backward) into gradients in place, and two products give dx and add to dweight. A row of logits is read
-// twice and written once, 16 bytes a float32 logit with its making; losses are summed in double by one block
-// in a fixed order at the end.
+// (backward) into gradients in place, and two products give dx and add to dweight. Logits are float32 always;
+// their gradients are of the type of x, bf16 in the first half of the row's bytes. A row is read twice and
+// written once: 16 bytes a logit with its making, 14 in bf16. Losses are summed in double by one block in a
+// fixed order at the end.
 #include <algorithm>
 #include <cfloat>
 
+#include "device/cuda_matmul.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/cuda_launch.cuh"
 #include "ops/count_targets.h"
@@ -13,6 +15,7 @@
 namespace wych::ops {
 namespace {
 
+using kernels::device_cast;
 using kernels::kWarp;
 
 constexpr int kThreads = 512;
@@ -66,22 +69,34 @@ __device__ SoftmaxSum reduce_row(const float* row, i64 vocabulary, RowShared& sh
   return {highest, kernels::block_sum<kThreads>(sum * expf(largest - highest), shared.sums)};
 }
 
-// The gradient of a row in place: d_ce (p - one_hot) + d_z 2 lse p.
+// The gradient of a row in place, as T: d_ce (p - one_hot) + d_z 2 lse p. Narrow gradients lie where logits
+// were that other threads have read already: those of this step and of steps before.
+template <class T>
 __device__ void differentiate_row(const RowParams& params, const SoftmaxSum& softmax, float lse, i64 target,
-                                  float* row) {
+                                  const float* row, T* gradients) {
   const double d_ce = *params.d_ce / *params.denominator;
   const double d_z = *params.d_z / *params.denominator;
   const float factor = static_cast<float>(d_ce + 2 * d_z * static_cast<double>(lse)) / softmax.sum;
-  for (i64 v = threadIdx.x; v < params.vocabulary; v += kThreads) {
-    const float gradient = expf(row[v] - softmax.largest) * factor;
-    row[v] = v == target ? gradient - static_cast<float>(d_ce) : gradient;
+  for (i64 first = 0; first < params.vocabulary; first += kThreads) {
+    const i64 v = first + threadIdx.x;
+    const float logit = v < params.vocabulary ? row[v] : 0.0F;
+    if constexpr (sizeof(T) < sizeof(float)) {
+      __syncthreads();
+    }
+    if (v < params.vocabulary) {
+      const float gradient = expf(logit - softmax.largest) * factor;
+      kernels::store_float(gradients + v, v == target ? gradient - static_cast<float>(d_ce) : gradient);
+    }
   }
 }
 
+// T: the type of the gradients.
+template <class T>
 __global__ void __launch_bounds__(kThreads) head_loss_row_kernel(const RowParams params) {
   __shared__ RowShared shared;
   const i64 token = params.first + blockIdx.x;
   float* row = params.logits + blockIdx.x * params.vocabulary;
+  T* gradients = reinterpret_cast<T*>(row);
   const i64 target = params.targets[token];
   if (target == kIgnoredTarget) {
     if (threadIdx.x == 0) {
@@ -89,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) head_loss_row_kernel(const RowParams
       params.losses[2 * token + 1] = 0;
     }
     for (i64 v = threadIdx.x; params.d_ce != nullptr && v < params.vocabulary; v += kThreads) {
-      row[v] = 0;
+      kernels::store_float(gradients + v, 0.0F);
     }
     return;
   }
@@ -104,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) head_loss_row_kernel(const RowParams
     params.losses[2 * token + 1] = static_cast<double>(lse) * static_cast<double>(lse);
   }
   if (params.d_ce != nullptr) {
-    differentiate_row(params, softmax, lse, target, row);
+    differentiate_row(params, softmax, lse, target, row, gradients);
   }
 }
 
@@ -127,92 +142,120 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// The inputs that both ops share.
+// The inputs that both ops share; T is the type of x.
+template <class T>
 struct Head {
-  explicit Head(const ir::CudaContext& context, i64 num_words)
-      : stream(context.stream),
+  explicit Head(const ir::CudaContext& from, i64 num_words)
+      : context(from),
         tokens(context.input(0).dim(0)),
         width(context.input(0).dim(1)),
         vocabulary(num_words),
-        scratch(tokens, vocabulary),
-        x(context.input(0).as<float>()),
-        weight(context.input(1).as<float>()),
+        scratch(tokens, vocabulary, context.input(0).type->dtype),
+        x(device_cast<const T>(context.input(0))),
+        weight(device_cast<const T>(context.input(1))),
         logits(reinterpret_cast<float*>(context.workspace)),
         losses(reinterpret_cast<double*>(context.workspace + scratch.losses)) {}
 
-  CUstream_st* stream;
+  // C (+)= op(A) op(B), with dense rows of C.
+  template <class Out>
+  void multiply(bool trans_a, bool trans_b, i64 m, i64 n, i64 k, const T* a, i64 lda, const T* b, i64 ldb,
+                bool accumulate, Out* c) const {
+    if constexpr (std::is_same_v<T, float>) {
+      kernels::cuda_gemm(context.stream, trans_a, trans_b, m, n, k, a, lda, b, ldb, accumulate, c, n);
+    } else {
+      constexpr DType kOut = std::is_same_v<Out, float> ? DType::kF32 : DType::kBF16;
+      const device::MatmulShape shape{trans_a, trans_b, m, n, k, lda, ldb, n, accumulate, kOut};
+      context.matmul->multiply(context.stream, shape, a, b, c, context.workspace + scratch.products);
+    }
+  }
+
+  const ir::CudaContext& context;
   i64 tokens;
   i64 width;
   i64 vocabulary;
   HeadLossScratch scratch;
-  const float* x;
-  const float* weight;
+  const T* x;
+  const T* weight;
   float* logits;
   double* losses;
 };
 
 // Calls after(begin, end) for every chunk of tokens, when its logits have become losses and gradients; then
 // writes the sums. `row` lacks what differs between chunks.
-template <class After>
-void for_each_chunk(const ir::CudaContext& context, const Head& head, RowParams row, const After& after) {
+template <class T, class After>
+void for_each_chunk(const Head<T>& head, RowParams row, const After& after) {
+  const ir::CudaContext& context = head.context;
   for (i64 begin = 0; begin < head.tokens; begin += head.scratch.chunk) {
     const i64 end = std::min(begin + head.scratch.chunk, head.tokens);
-    kernels::cuda_gemm_f32(head.stream, false, true, end - begin, head.vocabulary, head.width,
-                           head.x + begin * head.width, head.width, head.weight, head.width, false,
-                           head.logits, head.vocabulary);
+    head.multiply(false, true, end - begin, head.vocabulary, head.width, head.x + begin * head.width,
+                  head.width, head.weight, head.width, false, head.logits);
     row.first = begin;
-    head_loss_row_kernel<<<kernels::blocks_for(end - begin, 1), kThreads, 0, head.stream>>>(row);
+    head_loss_row_kernel<T><<<kernels::blocks_for(end - begin, 1), kThreads, 0, context.stream>>>(row);
     WYCH_CUDA_LAUNCHED();
     after(begin, end);
   }
-  head_loss_sum_kernel<<<1, kSumThreads, 0, head.stream>>>(head.tokens, head.losses, row.denominator,
-                                                           context.output(0).as<double>(),
-                                                           context.output(1).as<double>());
+  head_loss_sum_kernel<<<1, kSumThreads, 0, context.stream>>>(head.tokens, head.losses, row.denominator,
+                                                              context.output(0).as<double>(),
+                                                              context.output(1).as<double>());
   WYCH_CUDA_LAUNCHED();
 }
 
 // Zeros in the rows of dweight to which no chunk adds: the padding, or all of them without tokens.
-void clear_other_rows(const Head& head, i64 rows, float* dweight) {
+template <class T>
+void clear_other_rows(const Head<T>& head, i64 rows, float* dweight) {
   const i64 first = head.tokens == 0 ? 0 : head.vocabulary;
   const i64 count = (rows - first) * head.width;
   if (count > 0) {
     WYCH_CUDA_CALL(cudaMemsetAsync(dweight + first * head.width, 0,
-                                   static_cast<std::size_t>(count) * sizeof(float), head.stream));
+                                   static_cast<std::size_t>(count) * sizeof(float), head.context.stream));
   }
 }
 
-}  // namespace
-
-void HeadLoss::launch_cuda(const ir::CudaContext& context) const {
-  const Head head(context, vocabulary_);
+template <class T>
+void launch_losses(const ir::CudaContext& context, i64 vocabulary) {
+  const Head<T> head(context, vocabulary);
   const RowParams row{
-      0,           vocabulary_, context.input(2).as<i32>(), context.input(3).as<double>(), nullptr, nullptr,
+      0,           vocabulary, context.input(2).as<i32>(), context.input(3).as<double>(), nullptr, nullptr,
       head.logits, head.losses};
-  for_each_chunk(context, head, row, [](i64, i64) {});
+  for_each_chunk(head, row, [](i64, i64) {});
 }
 
-void HeadLossBackward::launch_cuda(const ir::CudaContext& context) const {
-  const Head head(context, vocabulary_);
+template <class T>
+void launch_backward(const ir::CudaContext& context, i64 vocabulary) {
+  const Head<T> head(context, vocabulary);
   const RowParams row{0,
-                      vocabulary_,
+                      vocabulary,
                       context.input(2).as<i32>(),
                       context.input(3).as<double>(),
                       context.input(4).as<double>(),
                       context.input(5).as<double>(),
                       head.logits,
                       head.losses};
-  float* dx = context.output(2).as<float>();
+  const T* gradients = reinterpret_cast<const T*>(head.logits);
+  const i64 stride = vocabulary * static_cast<i64>(sizeof(float) / sizeof(T));
+  T* dx = device_cast<T>(context.output(2));
   float* dweight = context.output(3).as<float>();
   if (!context.accumulate) {
     clear_other_rows(head, context.output(3).dim(0), dweight);
   }
-  for_each_chunk(context, head, row, [&](i64 begin, i64 end) {
-    kernels::cuda_gemm_f32(head.stream, false, false, end - begin, head.width, vocabulary_, head.logits,
-                           vocabulary_, head.weight, head.width, false, dx + begin * head.width, head.width);
-    kernels::cuda_gemm_f32(head.stream, true, false, vocabulary_, head.width, end - begin, head.logits,
-                           vocabulary_, head.x + begin * head.width, head.width,
-                           context.accumulate || begin > 0, dweight, head.width);
+  for_each_chunk(head, row, [&](i64 begin, i64 end) {
+    head.multiply(false, false, end - begin, head.width, vocabulary, gradients, stride, head.weight,
+                  head.width, false, dx + begin * head.width);
+    head.multiply(true, false, vocabulary, head.width, end - begin, gradients, stride,
+                  head.x + begin * head.width, head.width, context.accumulate || begin > 0, dweight);
   });
+}
+
+}  // namespace
+
+void HeadLoss::launch_cuda(const ir::CudaContext& context) const {
+  kernels::dispatch_cuda(context.input(0).type->dtype,
+                         [&]<class T>(T) { launch_losses<T>(context, vocabulary_); });
+}
+
+void HeadLossBackward::launch_cuda(const ir::CudaContext& context) const {
+  kernels::dispatch_cuda(context.input(0).type->dtype,
+                         [&]<class T>(T) { launch_backward<T>(context, vocabulary_); });
 }
 
 }  // namespace wych::ops

@@ -16,27 +16,30 @@
 
 namespace wych::ops {
 
-// Workspace of both ops on CUDA: logits f32[chunk, vocabulary], then the losses f64[T, 2] at byte `losses`. A
-// chunk is large enough to amortise that dweight is read and written for each, and bounded in bytes.
+// Workspace of both ops on CUDA: logits f32[chunk, vocabulary], then the losses f64[T, 2] at byte `losses`
+// and, for bf16, the scratch of the products at byte `products`. A chunk is large enough to amortise that
+// dweight is read and written for each, and bounded in bytes.
 struct HeadLossScratch {
   static constexpr i64 kMaxLogitBytes = i64{1} << 28;
   static constexpr i64 kMaxRows = 1024;
   static constexpr i64 kRowTile = 64;  // of the products
 
-  constexpr HeadLossScratch(i64 tokens, i64 vocabulary) {
+  constexpr HeadLossScratch(i64 tokens, i64 vocabulary, DType activation) {
     const i64 row_bytes = vocabulary * static_cast<i64>(sizeof(float));
     const i64 rows = std::clamp<i64>(kMaxLogitBytes / row_bytes, 1, kMaxRows);
     chunk = std::min(tokens, rows < kRowTile ? rows : rows / kRowTile * kRowTile);
     losses = round_up(chunk * row_bytes, 256);
-    bytes = losses + 2 * tokens * static_cast<i64>(sizeof(double));
+    products = round_up(losses + 2 * tokens * static_cast<i64>(sizeof(double)), 256);
+    bytes = products + (activation == DType::kBF16 ? kMatmulWorkspaceBytes : 0);
   }
 
   i64 chunk = 0;  // rows
   i64 losses = 0;
+  i64 products = 0;
   i64 bytes = 0;
 };
 
-// x F[T, d], weight F[V, d], targets i32[T], denominator f64[1] -> ce f64[1], z f64[1].
+// x A[T, d], weight A[V, d], targets i32[T], denominator f64[1] -> ce f64[1], z f64[1].
 class HeadLoss final : public ir::Op {
  public:
   explicit HeadLoss(i64 vocabulary) : vocabulary_(vocabulary) {}
@@ -63,8 +66,8 @@ class HeadLoss final : public ir::Op {
   i64 vocabulary_;
 };
 
-// x, weight, targets, denominator, d_ce f64[1], d_z f64[1] -> ce f64[1], z f64[1], dx F[T, d],
-// dweight F[V, d]. Accumulates into dweight.
+// x, weight, targets, denominator, d_ce f64[1], d_z f64[1] -> ce f64[1], z f64[1], dx A[T, d],
+// dweight S[V, d]. Accumulates into dweight.
 class HeadLossBackward final : public ir::Op {
  public:
   explicit HeadLossBackward(i64 vocabulary) : vocabulary_(vocabulary) {}

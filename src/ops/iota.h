@@ -16,6 +16,7 @@ class Iota final : public ir::Op {
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 count_;
@@ -34,6 +35,7 @@ class OneHot final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 width_;

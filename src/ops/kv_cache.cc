@@ -100,7 +100,7 @@ bool is_cache(const ir::TensorType& type, DType dtype, const HeadLayout& layout)
 }
 
 bool is_qkv(const ir::TensorType& type, const HeadLayout& layout) {
-  return is_compute(type, 2) && type.shape[1] == layout.width();
+  return is_activation(type, 2) && type.shape[1] == layout.width();
 }
 
 // Cases.
@@ -214,8 +214,8 @@ Expected<std::vector<ir::TensorType>> KvAppend::infer(std::span<const ir::Tensor
   if (inputs.size() != 3 || !is_qkv(inputs[0], layout_) || !is_type(inputs[1], DType::kI32, {1}) ||
       !is_cache(inputs[2], inputs[0].dtype, layout_)) {
     return ir::shape_error(
-        fmt::format("needs qkv F[T,{}], start i32[1] and cache F[2,{},L,{}], F = f32 or f64", layout_.width(),
-                    layout_.kv_heads, layout_.head_dim),
+        fmt::format("needs qkv A[T,{}], start i32[1] and cache A[2,{},L,{}], A = f32, f64 or bf16",
+                    layout_.width(), layout_.kv_heads, layout_.head_dim),
         inputs);
   }
   return std::vector<ir::TensorType>{inputs[2]};
@@ -243,8 +243,8 @@ Expected<std::vector<ir::TensorType>> CachedAttention::infer(std::span<const ir:
   if (inputs.size() != 3 || !is_qkv(inputs[0], layout_) || !is_cache(inputs[1], inputs[0].dtype, layout_) ||
       !is_type(inputs[2], DType::kI32, {1})) {
     return ir::shape_error(
-        fmt::format("needs qkv F[T,{}], cache F[2,{},L,{}] and start i32[1], F = f32 or f64", layout_.width(),
-                    layout_.kv_heads, layout_.head_dim),
+        fmt::format("needs qkv A[T,{}], cache A[2,{},L,{}] and start i32[1], A = f32, f64 or bf16",
+                    layout_.width(), layout_.kv_heads, layout_.head_dim),
         inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], layout_.query_width()}}};

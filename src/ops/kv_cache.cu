@@ -1,4 +1,4 @@
-// kv_append copies an element a thread: 8 bytes each. cached_attention: one block a query and head, whose
+// kv_append copies an element a thread. cached_attention: one block a query and head, whose
 // warps take every eighth key with a softmax of their own (largest score, sum, weighted values) and merge the
 // eight in order; it reads the visible keys and values once per query head. Positions come from the device.
 #include "kernels/cuda_launch.cuh"
@@ -7,13 +7,16 @@
 namespace wych::ops {
 namespace {
 
+using kernels::device_cast;
 using kernels::kWarp;
+using kernels::load_float;
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kMaxHeadDim = 256;
 constexpr int kColumns = kMaxHeadDim / kWarp;  // of a lane: lane, lane + 32, ..
 
+template <class T>
 struct AppendParams {
   i64 tokens;
   i64 positions;
@@ -21,12 +24,13 @@ struct AppendParams {
   i64 key_column;  // keys and values lie side by side from here on
   i64 kv_heads;
   i64 head_dim;
-  const float* qkv;
+  const T* qkv;
   const i32* start;
-  float* cache;
+  T* cache;
 };
 
-__global__ void __launch_bounds__(kThreads) kv_append_kernel(const AppendParams params) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) kv_append_kernel(const AppendParams<T> params) {
   const i64 start = *params.start;
   if (start < 0 || start + params.tokens > params.positions) {
     __trap();
@@ -43,6 +47,7 @@ __global__ void __launch_bounds__(kThreads) kv_append_kernel(const AppendParams 
       params.qkv[token * params.width + params.key_column + column];
 }
 
+template <class T>
 struct CachedParams {
   i64 tokens;
   i64 positions;
@@ -52,10 +57,10 @@ struct CachedParams {
   int head_dim;
   i64 window;
   float scale;
-  const float* qkv;
-  const float* cache;
+  const T* qkv;
+  const T* cache;
   const i32* start;
-  float* out;
+  T* out;
 };
 
 // With the keys so far: total = sum exp(score - largest), sum = sum exp(score - largest) value.
@@ -66,7 +71,8 @@ struct PartialSoftmax {
 };
 
 // Adds the keys first, first + kWarps, .. below `end` to the state of a warp.
-__device__ void attend(const float (&query)[kColumns], const float* keys, const float* values, int head_dim,
+template <class T>
+__device__ void attend(const float (&query)[kColumns], const T* keys, const T* values, int head_dim,
                        float scale, i64 first, i64 end, PartialSoftmax& state) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (i64 key = first; key < end; key += kWarps) {
@@ -74,7 +80,7 @@ __device__ void attend(const float (&query)[kColumns], const float* keys, const 
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
       const int c = lane + i * kWarp;
-      dot = c < head_dim ? fmaf(query[i], keys[key * head_dim + c], dot) : dot;
+      dot = c < head_dim ? fmaf(query[i], load_float(keys + key * head_dim + c), dot) : dot;
     }
     const float score = scale * kernels::warp_sum(dot);
     const float largest = fmaxf(state.largest, score);
@@ -86,7 +92,7 @@ __device__ void attend(const float (&query)[kColumns], const float* keys, const 
     for (int i = 0; i < kColumns; ++i) {
       const int c = lane + i * kWarp;
       if (c < head_dim) {
-        state.sum[i] = fmaf(weight, values[key * head_dim + c], state.sum[i] * shrink);
+        state.sum[i] = fmaf(weight, load_float(values + key * head_dim + c), state.sum[i] * shrink);
       }
     }
   }
@@ -99,7 +105,8 @@ struct Merge {
 };
 
 // Warps without a key count nothing: their largest is minus infinity.
-__device__ void merge(const Merge& parts, int head_dim, float* out) {
+template <class T>
+__device__ void merge(const Merge& parts, int head_dim, T* out) {
   float largest = parts.largest[0];
   for (int warp = 1; warp < kWarps; ++warp) {
     largest = fmaxf(largest, parts.largest[warp]);
@@ -117,11 +124,12 @@ __device__ void merge(const Merge& parts, int head_dim, float* out) {
     for (int warp = 0; warp < kWarps; ++warp) {
       sum = fmaf(parts.sum[warp][c], factors[warp], sum);
     }
-    out[c] = sum / total;
+    kernels::store_float(out + c, sum / total);
   }
 }
 
-__global__ void __launch_bounds__(kThreads) cached_attention_kernel(const CachedParams params) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) cached_attention_kernel(const CachedParams<T> params) {
   __shared__ Merge parts;
   const i64 token = blockIdx.x / params.query_heads;
   const i64 head = blockIdx.x % params.query_heads;
@@ -133,15 +141,15 @@ __global__ void __launch_bounds__(kThreads) cached_attention_kernel(const Cached
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const i64 kv_head = head / (params.query_heads / params.kv_heads);
-  const float* keys = params.cache + kv_head * params.positions * head_dim;
-  const float* values = keys + params.kv_heads * params.positions * head_dim;
+  const T* keys = params.cache + kv_head * params.positions * head_dim;
+  const T* values = keys + params.kv_heads * params.positions * head_dim;
   const i64 end = start + token + 1;
   const i64 begin = params.window > 0 && end > params.window ? end - params.window : 0;
   float query[kColumns];
 #pragma unroll
   for (int i = 0; i < kColumns; ++i) {
     const int c = lane + i * kWarp;
-    query[i] = c < head_dim ? params.qkv[token * params.width + head * head_dim + c] : 0.0F;
+    query[i] = c < head_dim ? load_float(params.qkv + token * params.width + head * head_dim + c) : 0.0F;
   }
   PartialSoftmax state;
   attend(query, keys, values, head_dim, params.scale, begin + warp, end, state);
@@ -165,16 +173,18 @@ void KvAppend::launch_cuda(const ir::CudaContext& context) const {
   if (count == 0) {
     return;
   }
-  const AppendParams params{tokens,
-                            context.output(0).dim(2),
-                            layout_.width(),
-                            layout_.key_column(),
-                            layout_.kv_heads,
-                            layout_.head_dim,
-                            context.input(0).as<float>(),
-                            context.input(1).as<i32>(),
-                            context.output(0).as<float>()};
-  kv_append_kernel<<<kernels::blocks_for(count, kThreads), kThreads, 0, context.stream>>>(params);
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    const AppendParams<T> params{tokens,
+                                 context.output(0).dim(2),
+                                 layout_.width(),
+                                 layout_.key_column(),
+                                 layout_.kv_heads,
+                                 layout_.head_dim,
+                                 device_cast<const T>(context.input(0)),
+                                 context.input(1).as<i32>(),
+                                 device_cast<T>(context.output(0))};
+    kv_append_kernel<<<kernels::blocks_for(count, kThreads), kThreads, 0, context.stream>>>(params);
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -184,20 +194,22 @@ void CachedAttention::launch_cuda(const ir::CudaContext& context) const {
     return;
   }
   WYCH_CHECK(layout_.head_dim <= kMaxHeadDim, "head_dim {}", layout_.head_dim);
-  const CachedParams params{tokens,
-                            context.input(1).dim(2),
-                            layout_.width(),
-                            layout_.query_heads,
-                            layout_.kv_heads,
-                            static_cast<int>(layout_.head_dim),
-                            window_,
-                            static_cast<float>(scale_),
-                            context.input(0).as<float>(),
-                            context.input(1).as<float>(),
-                            context.input(2).as<i32>(),
-                            context.output(0).as<float>()};
   const unsigned blocks = kernels::blocks_for(tokens * layout_.query_heads, 1);
-  cached_attention_kernel<<<blocks, kThreads, 0, context.stream>>>(params);
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    const CachedParams<T> params{tokens,
+                                 context.input(1).dim(2),
+                                 layout_.width(),
+                                 layout_.query_heads,
+                                 layout_.kv_heads,
+                                 static_cast<int>(layout_.head_dim),
+                                 window_,
+                                 static_cast<float>(scale_),
+                                 device_cast<const T>(context.input(0)),
+                                 device_cast<const T>(context.input(1)),
+                                 context.input(2).as<i32>(),
+                                 device_cast<T>(context.output(0))};
+    cached_attention_kernel<<<blocks, kThreads, 0, context.stream>>>(params);
+  });
   WYCH_CUDA_LAUNCHED();
 }
 

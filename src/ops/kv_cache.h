@@ -1,5 +1,5 @@
 // The key/value cache of generation: one sequence, keys and values of its first L positions as
-// cache F[2, hkv, L, hd] (keys, then values). No gradients: the ops CHECK-fail when differentiated.
+// cache A[2, hkv, L, hd] (keys, then values). No gradients: the ops CHECK-fail when differentiated.
 #pragma once
 
 #include "ir/builder.h"
@@ -8,7 +8,7 @@
 
 namespace wych::ops {
 
-// qkv F[T, width], start i32[1], cache -> cache' (in place): the key and value of token t go to position
+// qkv A[T, width], start i32[1], cache -> cache' (in place): the key and value of token t go to position
 // start + t. 0 <= start and start + T <= L: the caller's duty, CHECKed.
 class KvAppend final : public ir::Op {
  public:
@@ -28,7 +28,7 @@ class KvAppend final : public ir::Op {
   HeadLayout layout_;
 };
 
-// qkv F[T, width], cache', start i32[1] -> out F[T, hq hd]: token t attends to positions 0 .. start + t of
+// qkv A[T, width], cache', start i32[1] -> out A[T, hq hd]: token t attends to positions 0 .. start + t of
 // the cache (its own included), with window > 0 only to the last `window` of them.
 class CachedAttention final : public ir::Op {
  public:

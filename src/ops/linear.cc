@@ -88,9 +88,9 @@ ir::Cost gemm_cost(const ir::Op& op, std::span<const ir::TensorType> inputs,
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> Linear::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || !is_compute(inputs[1], 2) ||
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || !is_activation(inputs[1], 2) ||
       inputs[0].dtype != inputs[1].dtype || inputs[0].shape[1] != inputs[1].shape[1]) {
-    return ir::shape_error("needs x F[R,k] and weight F[n,k], F = f32 or f64", inputs);
+    return ir::shape_error("needs x A[R,k] and weight A[n,k], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[1].shape[0]}}};
 }
@@ -117,9 +117,9 @@ void Linear::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> LinearDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || !is_compute(inputs[1], 2) ||
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || !is_activation(inputs[1], 2) ||
       inputs[0].dtype != inputs[1].dtype || inputs[0].shape[1] != inputs[1].shape[0]) {
-    return ir::shape_error("needs dy F[R,n] and weight F[n,k], F = f32 or f64", inputs);
+    return ir::shape_error("needs dy A[R,n] and weight A[n,k], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[1].shape[1]}}};
 }
@@ -141,11 +141,12 @@ void LinearDx::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> LinearDw::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || !is_compute(inputs[1], 2) ||
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || !is_activation(inputs[1], 2) ||
       inputs[0].dtype != inputs[1].dtype || inputs[0].shape[0] != inputs[1].shape[0]) {
-    return ir::shape_error("needs dy F[R,n] and x F[R,k], F = f32 or f64", inputs);
+    return ir::shape_error("needs dy A[R,n] and x A[R,k], A = f32, f64 or bf16", inputs);
   }
-  return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[1], inputs[1].shape[1]}}};
+  return std::vector<ir::TensorType>{
+      {stats_dtype(inputs[0].dtype), {inputs[0].shape[1], inputs[1].shape[1]}}};
 }
 
 ir::Cost LinearDw::cost(std::span<const ir::TensorType> inputs,
@@ -162,6 +163,31 @@ void LinearDw::run_cpu(const ir::ExecContext& context) const {
     kernels::gemm(*context.pool, true, false, n, k, rows, context.input(0).as<T>(), n,
                   context.input(1).as<T>(), k, context.accumulate, context.output(0).as<T>(), k);
   });
+}
+
+namespace {
+
+i64 matmul_workspace(std::span<const ir::TensorType> inputs) {
+  return inputs[0].dtype == DType::kBF16 ? kMatmulWorkspaceBytes : 0;
+}
+
+}  // namespace
+
+i64 Linear::cuda_workspace(std::span<const ir::TensorType> inputs,
+                           std::span<const ir::TensorType> /*outputs*/, const CudaTarget& /*target*/) const {
+  return matmul_workspace(inputs);
+}
+
+i64 LinearDx::cuda_workspace(std::span<const ir::TensorType> inputs,
+                             std::span<const ir::TensorType> /*outputs*/,
+                             const CudaTarget& /*target*/) const {
+  return matmul_workspace(inputs);
+}
+
+i64 LinearDw::cuda_workspace(std::span<const ir::TensorType> inputs,
+                             std::span<const ir::TensorType> /*outputs*/,
+                             const CudaTarget& /*target*/) const {
+  return matmul_workspace(inputs);
 }
 
 ir::ValueId linear(ir::Builder& builder, ir::ValueId x, ir::ValueId weight) {

@@ -7,7 +7,9 @@
 
 namespace wych::ops {
 
-// x F[R, k], weight F[n, k] -> y F[R, n].
+// A: F, or bf16 on CUDA; S: the same, or f32 where A is bf16 (type_checks.h).
+
+// x A[R, k], weight A[n, k] -> y A[R, n].
 class Linear final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "linear"; }
@@ -19,10 +21,13 @@ class Linear final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   WYCH_CUDA_KERNEL;
 };
 
-// dy F[R, n], weight F[n, k] -> dx F[R, k].
+// dy A[R, n], weight A[n, k] -> dx A[R, k].
 class LinearDx final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "linear_dx"; }
@@ -32,10 +37,13 @@ class LinearDx final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   WYCH_CUDA_KERNEL;
 };
 
-// dy F[R, n], x F[R, k] -> dweight F[n, k].
+// dy A[R, n], x A[R, k] -> dweight S[n, k].
 class LinearDw final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "linear_dw"; }
@@ -46,6 +54,9 @@ class LinearDw final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 0; }
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   WYCH_CUDA_KERNEL;
 };
 

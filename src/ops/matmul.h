@@ -23,6 +23,7 @@ class Matmul final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   bool trans_a_;

@@ -86,7 +86,7 @@ std::vector<ir::OpCase> moe_combine_cases(DType dtype) {
                         routing.route_of_row_input(), routing.offsets_input()};
       example.differentiable = {0};
       if (weighted) {
-        example.inputs.push_back({{dtype, {routing.tokens, routing.k}}, {}});
+        example.inputs.push_back({{stats_dtype(dtype), {routing.tokens, routing.k}}, {}});
         example.differentiable.push_back(4);
       }
       example.oracle = [routing, d](const ir::Values& inputs) { return combine_oracle(routing, d, inputs); };
@@ -106,7 +106,7 @@ std::vector<ir::OpCase> moe_combine_drows_cases(DType dtype) {
     example.label = routing.label;
     example.op = std::make_shared<MoeCombineDrows>();
     example.inputs = {{{dtype, {routing.tokens, d}}, {}},
-                      {{dtype, {routing.tokens, routing.k}}, {}},
+                      {{stats_dtype(dtype), {routing.tokens, routing.k}}, {}},
                       routing.route_of_row_input(),
                       routing.offsets_input()};
     example.oracle = [routing, d](const ir::Values& inputs) {
@@ -160,12 +160,13 @@ std::vector<ir::OpCase> moe_combine_dweights_cases(DType dtype) {
 
 Expected<std::vector<ir::TensorType>> MoeCombine::infer(std::span<const ir::TensorType> inputs) const {
   const std::size_t arity = weighted_ ? 5 : 4;
-  if (inputs.size() != arity || !is_compute(inputs[0], 2) || !is_index(inputs[1], 2) ||
+  if (inputs.size() != arity || !is_activation(inputs[0], 2) || !is_index(inputs[1], 2) ||
       !is_type(inputs[2], DType::kI32, {inputs[0].shape[0]}) || !is_index(inputs[3], 1) ||
-      inputs[1].shape[1] == 0 || (weighted_ && !is_type(inputs[4], inputs[0].dtype, inputs[1].shape))) {
+      inputs[1].shape[1] == 0 ||
+      (weighted_ && !is_type(inputs[4], stats_dtype(inputs[0].dtype), inputs[1].shape))) {
     return ir::shape_error(
-        fmt::format("needs rows F[C,d], row_of_route i32[T,k], route_of_row i32[C]{}",
-                    weighted_ ? ", offsets i32[E+1] and weights F[T,k]" : " and offsets i32[E+1]"),
+        fmt::format("needs rows A[C,d], row_of_route i32[T,k], route_of_row i32[C]{}",
+                    weighted_ ? ", offsets i32[E+1] and weights S[T,k]" : " and offsets i32[E+1]"),
         inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[1].shape[0], inputs[0].shape[1]}}};
@@ -202,10 +203,10 @@ void MoeCombine::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> MoeCombineDrows::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 4 || !is_compute(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
+  if (inputs.size() != 4 || !is_activation(inputs[0], 2) || inputs[1].dtype != stats_dtype(inputs[0].dtype) ||
       inputs[1].shape.rank() != 2 || inputs[1].shape[0] != inputs[0].shape[0] || !is_index(inputs[2], 1) ||
       !is_index(inputs[3], 1)) {
-    return ir::shape_error("needs dout F[T,d], weights F[T,k], route_of_row i32[C] and offsets i32[E+1]",
+    return ir::shape_error("needs dout A[T,d], weights S[T,k], route_of_row i32[C] and offsets i32[E+1]",
                            inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[2].shape[0], inputs[0].shape[1]}}};
@@ -240,12 +241,12 @@ void MoeCombineDrows::run_cpu(const ir::ExecContext& context) const {
 
 Expected<std::vector<ir::TensorType>> MoeCombineDweights::infer(
     std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 3 || !is_compute(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
+  if (inputs.size() != 3 || !is_activation(inputs[0], 2) || inputs[1].dtype != inputs[0].dtype ||
       inputs[1].shape.rank() != 2 || inputs[1].shape[1] != inputs[0].shape[1] || !is_index(inputs[2], 2) ||
       inputs[2].shape[0] != inputs[0].shape[0]) {
-    return ir::shape_error("needs dout F[T,d], rows F[C,d] and row_of_route i32[T,k]", inputs);
+    return ir::shape_error("needs dout A[T,d], rows A[C,d] and row_of_route i32[T,k]", inputs);
   }
-  return std::vector<ir::TensorType>{{inputs[0].dtype, inputs[2].shape}};
+  return std::vector<ir::TensorType>{{stats_dtype(inputs[0].dtype), inputs[2].shape}};
 }
 
 ir::Cost MoeCombineDweights::cost(std::span<const ir::TensorType> inputs,

@@ -8,8 +8,8 @@
 
 namespace wych::ops {
 
-// rows F[C,d], row_of_route i32[T,k], route_of_row i32[C], offsets i32[E+1], weights F[T,k] if `weighted`
-// -> out F[T,d]: out[t] = sum_j weights[t,j] rows[row_of_route[t,j]]; without weights they are one.
+// rows A[C,d], row_of_route i32[T,k], route_of_row i32[C], offsets i32[E+1], weights S[T,k] if `weighted`
+// -> out A[T,d]: out[t] = sum_j weights[t,j] rows[row_of_route[t,j]]; without weights they are one.
 // vjp: drows[r] = weights[route] dout[token] with route = route_of_row[r], zeros for pad rows, nothing past
 //      the segments (MoeCombineDrows; without weights MoePermute);
 //      dweights[t,j] = <dout[t], rows[row_of_route[t,j]]> (MoeCombineDweights).
@@ -33,7 +33,7 @@ class MoeCombine final : public ir::Op {
   bool weighted_;
 };
 
-// dout F[T,d], weights F[T,k], route_of_row i32[C], offsets i32[E+1] -> drows F[C,d].
+// dout A[T,d], weights S[T,k], route_of_row i32[C], offsets i32[E+1] -> drows A[C,d].
 class MoeCombineDrows final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "moe_combine_drows"; }
@@ -43,7 +43,7 @@ class MoeCombineDrows final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// dout F[T,d], rows F[C,d], row_of_route i32[T,k] -> dweights F[T,k].
+// dout A[T,d], rows A[C,d], row_of_route i32[T,k] -> dweights S[T,k].
 class MoeCombineDweights final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "moe_combine_dweights"; }
@@ -55,7 +55,7 @@ class MoeCombineDweights final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// `weights` F[T,k], or kNoValue for a plain sum.
+// `weights` S[T,k], or kNoValue for a plain sum.
 ir::ValueId moe_combine(ir::Builder& builder, ir::ValueId rows, const Placement& placement,
                         ir::ValueId weights = ir::kNoValue);
 

@@ -50,9 +50,9 @@ std::vector<ir::OpCase> moe_permute_cases(DType dtype) {
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> MoePermute::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 4 || !is_compute(inputs[0], 2) || !is_index(inputs[1], 1) || !is_index(inputs[2], 2) ||
-      !is_index(inputs[3], 1) || inputs[2].shape[0] != inputs[0].shape[0]) {
-    return ir::shape_error("needs x F[T,d], route_of_row i32[C], row_of_route i32[T,k] and offsets i32[E+1]",
+  if (inputs.size() != 4 || !is_activation(inputs[0], 2) || !is_index(inputs[1], 1) ||
+      !is_index(inputs[2], 2) || !is_index(inputs[3], 1) || inputs[2].shape[0] != inputs[0].shape[0]) {
+    return ir::shape_error("needs x A[T,d], route_of_row i32[C], row_of_route i32[T,k] and offsets i32[E+1]",
                            inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[1].shape[0], inputs[0].shape[1]}}};

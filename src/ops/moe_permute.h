@@ -8,7 +8,7 @@
 
 namespace wych::ops {
 
-// x F[T,d], route_of_row i32[C], row_of_route i32[T,k], offsets i32[E+1] -> rows F[C,d]:
+// x A[T,d], route_of_row i32[C], row_of_route i32[T,k], offsets i32[E+1] -> rows A[C,d]:
 // rows[r] = x[route_of_row[r] / k] for r < offsets[E], zeros for pad rows; later rows are left untouched.
 // vjp: dx[t] = sum_j drows[row_of_route[t,j]] in the order of slots (MoeCombine without weights).
 class MoePermute final : public ir::Op {

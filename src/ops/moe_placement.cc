@@ -125,8 +125,11 @@ Placement moe_placement(ir::Builder& builder, ir::ValueId indices, i64 experts, 
   }
   const std::vector<ir::ValueId> outputs =
       builder.add(std::make_shared<MoePlacement>(experts, alignment, capacity), {indices});
-  return {
-      .offsets = outputs[0], .counts = outputs[1], .row_of_route = outputs[2], .route_of_row = outputs[3]};
+  return {.offsets = outputs[0],
+          .counts = outputs[1],
+          .row_of_route = outputs[2],
+          .route_of_row = outputs[3],
+          .alignment = alignment};
 }
 
 void register_moe_placement(ir::Registry& registry) { registry.add("moe_placement", moe_placement_cases); }

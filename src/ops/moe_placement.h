@@ -49,6 +49,7 @@ struct Placement {
   ir::ValueId counts = ir::kNoValue;        // i32[E]
   ir::ValueId row_of_route = ir::kNoValue;  // i32[T,k]
   ir::ValueId route_of_row = ir::kNoValue;  // i32[C]
+  i64 alignment = 1;                        // of the segments
 };
 // `capacity` 0 means the worst case.
 Placement moe_placement(ir::Builder& builder, ir::ValueId indices, i64 experts, i64 alignment,

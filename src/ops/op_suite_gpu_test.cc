@@ -1,6 +1,7 @@
-// Every op with a CUDA kernel against its oracle (or its reference composition on the CPU): recorded in a
-// graph and launched, with poisoned outputs and workspaces and guard zones around every buffer, twice for
-// equal bits, accumulating, in place where the op allows it. Needs a device; without one the tests are
+// Every op with a CUDA kernel against its oracle (or its reference composition in float64 on the CPU), in
+// float32 and, where infer() takes it, with activations in bfloat16: recorded in a graph and launched, with
+// poisoned outputs and workspaces and guard zones around every buffer, twice for equal bits, accumulating, in
+// place where the op allows it. Oracles see the rounded inputs. Needs a device; without one the tests are
 // skipped by name.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -163,7 +164,8 @@ suite::Result run_cuda(const OpCase& example, const Values& inputs, const Option
                              .accumulate = options.accumulate,
                              .workspace = workspace,
                              .stream = machine.device().stream(),
-                             .target = target});
+                             .target = target,
+                             .matmul = &machine.device().matmul()});
   });
   graph.launch(machine.device());
   machine.device().synchronize();
@@ -192,10 +194,38 @@ struct GpuCase {
   std::string name;
   u64 seed = 0;
   OpCase example;
+  OpCase twice;  // the same in float64
 };
 
 void PrintTo(const GpuCase& example, std::ostream* stream) {
   *stream << ir::op_text(*example.example.op) << " [" << example.example.label << "]";
+}
+
+// Whether the op takes the case and bfloat16 is in it.
+bool takes_bf16(const OpCase& example) {
+  std::vector<ir::TensorType> types;
+  for (const ir::CaseInput& input : example.inputs) {
+    types.push_back(input.type);
+  }
+  const Expected<std::vector<ir::TensorType>> outputs = example.op->infer(types);
+  if (!outputs) {
+    return false;
+  }
+  types.insert(types.end(), outputs->begin(), outputs->end());
+  return std::any_of(types.begin(), types.end(),
+                     [](const ir::TensorType& type) { return type.dtype == DType::kBF16; });
+}
+
+void append_cases(const ir::RegistryEntry& entry, DType dtype, std::vector<GpuCase>& cases) {
+  std::vector<OpCase> examples = entry.cases(dtype);
+  std::vector<OpCase> twice = entry.cases(DType::kF64);
+  WYCH_CHECK(examples.size() == twice.size(), "{} has other cases in {}", entry.name, dtype_name(dtype));
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    if (examples[i].op->has_cuda_kernel() && (dtype != DType::kBF16 || takes_bf16(examples[i]))) {
+      cases.push_back({fmt::format("{}_{}_{}", entry.name, i, dtype_name(dtype)), 1 + i,
+                       std::move(examples[i]), std::move(twice[i])});
+    }
+  }
 }
 
 std::vector<GpuCase> all_cases() {
@@ -203,13 +233,8 @@ std::vector<GpuCase> all_cases() {
   register_all_ops(registry);
   std::vector<GpuCase> cases;
   for (const ir::RegistryEntry& entry : registry.entries()) {
-    u64 index = 0;
-    for (OpCase& example : entry.cases(DType::kF32)) {
-      if (example.op->has_cuda_kernel()) {
-        cases.push_back({fmt::format("{}_{}", entry.name, index), 1 + index, std::move(example)});
-      }
-      ++index;
-    }
+    append_cases(entry, DType::kF32, cases);
+    append_cases(entry, DType::kBF16, cases);
   }
   return cases;
 }
@@ -233,8 +258,9 @@ TEST_P(CudaSuite, Values) {
   const suite::Result result = run_cuda(example(), inputs, {});
   expect_fine(result.changed_input);
   const Values expected =
-      example().oracle ? example().oracle(inputs)
-                       : suite::run(*suite::make_program(example(), suite::Body::kReference), inputs).values;
+      example().oracle
+          ? example().oracle(inputs)
+          : suite::run(*suite::make_program(GetParam().twice, suite::Body::kReference), inputs).values;
   expect_fine(suite::compare(example(), inputs, result, expected, 1));
 }
 
@@ -274,6 +300,22 @@ TEST_P(CudaSuite, Accumulate) {
   }
   const double largest = std::max(suite::largest_of(plain.values[o]), 1e-3);
   expect_fine(suite::compare(example(), inputs, sum, plain.values, 1 + 1 / largest));
+}
+
+// An op without either would pass the tests above, which leave it out, and fail the first program that has
+// it. Needs no device.
+TEST(CudaRegistry, EveryOpHasAKernelOrAReference) {
+  ir::Registry registry;
+  register_all_ops(registry);
+  for (const ir::RegistryEntry& entry : registry.entries()) {
+    const std::vector<OpCase> cases = entry.cases(DType::kF32);
+    EXPECT_FALSE(cases.empty()) << entry.name;
+    for (const OpCase& example : cases) {
+      EXPECT_TRUE(example.op->has_cuda_kernel() ||
+                  !suite::make_program(example, suite::Body::kReference)->outputs.empty())
+          << ir::op_text(*example.op) << " [" << example.label << "]";
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CudaSuite, testing::ValuesIn(all_cases()),

@@ -99,16 +99,16 @@ void visit_shape(const QkNormShape& shape, ir::AttributeVisitor& visitor) {
 }
 
 bool is_qkv(const ir::TensorType& type, const HeadLayout& layout) {
-  return is_compute(type, 2) && type.shape[1] == layout.width();
+  return is_activation(type, 2) && type.shape[1] == layout.width();
 }
 
 ir::TensorType rstd_type(const ir::TensorType& qkv, const QkNormShape& shape) {
-  return {qkv.dtype, {qkv.shape[0], shape.query_rows() + shape.key_rows()}};
+  return {stats_dtype(qkv.dtype), {qkv.shape[0], shape.query_rows() + shape.key_rows()}};
 }
 
-bool are_weights(std::span<const ir::TensorType> weights, DType dtype, const QkNormShape& shape) {
-  return is_type(weights[0], dtype, {shape.query_columns()}) &&
-         is_type(weights[1], dtype, {shape.key_columns()});
+bool are_weights(std::span<const ir::TensorType> weights, DType activation, const QkNormShape& shape) {
+  return is_type(weights[0], stats_dtype(activation), {shape.query_columns()}) &&
+         is_type(weights[1], stats_dtype(activation), {shape.key_columns()});
 }
 
 // Cases. The oracles go over heads and columns by index, with the row of a column found by division.
@@ -139,7 +139,7 @@ struct Example {
   }
   [[nodiscard]] ir::CaseInput qkv(DType dtype) const { return {{dtype, {tokens, width()}}}; }
   [[nodiscard]] ir::CaseInput weight(DType dtype, i64 columns) const {
-    return {{dtype, {columns}}, {}, 0.5, 1.5};
+    return {{stats_dtype(dtype), {columns}}, {}, 0.5, 1.5};
   }
 };
 
@@ -185,7 +185,7 @@ ir::OpCase qk_norm_dx_case(DType dtype, const Example& e) {
                     e.qkv(dtype),
                     e.weight(dtype, e.shape.query_columns()),
                     e.weight(dtype, e.shape.key_columns()),
-                    {{dtype, {e.tokens, e.rows()}}, {}, 0.5, 1.5}};
+                    {{stats_dtype(dtype), {e.tokens, e.rows()}}, {}, 0.5, 1.5}};
   example.oracle = [e](const ir::Values& in) {
     ir::Values out = {in[0]};
     std::vector<double> means(in[4].size(), 0.0);
@@ -216,7 +216,7 @@ ir::OpCase qk_norm_dw_case(DType dtype, const Example& e, QkPart part) {
   const i64 columns = is_query ? e.shape.query_columns() : e.shape.key_columns();
   example.label = e.label() + (is_query ? " q" : " k");
   example.op = std::make_shared<QkNormDw>(e.shape, part);
-  example.inputs = {e.qkv(dtype), e.qkv(dtype), {{dtype, {e.tokens, e.rows()}}, {}, 0.5, 1.5}};
+  example.inputs = {e.qkv(dtype), e.qkv(dtype), {{stats_dtype(dtype), {e.tokens, e.rows()}}, {}, 0.5, 1.5}};
   example.oracle = [e, columns, is_query](const ir::Values& in) {
     ir::Values out(1, std::vector<double>(static_cast<std::size_t>(columns), 0.0));
     for (i64 t = 0; t < e.tokens; ++t) {
@@ -257,9 +257,10 @@ void QkNorm::visit_attributes(ir::AttributeVisitor& visitor) const {
 Expected<std::vector<ir::TensorType>> QkNorm::infer(std::span<const ir::TensorType> inputs) const {
   if (inputs.size() != 3 || !is_qkv(inputs[0], shape_.layout) ||
       !are_weights(inputs.subspan(1), inputs[0].dtype, shape_)) {
-    return ir::shape_error(fmt::format("needs qkv F[T,{}], q_weight F[{}] and k_weight F[{}], F = f32 or f64",
-                                       shape_.layout.width(), shape_.query_columns(), shape_.key_columns()),
-                           inputs);
+    return ir::shape_error(
+        fmt::format("needs qkv A[T,{}], q_weight S[{}] and k_weight S[{}], {}", shape_.layout.width(),
+                    shape_.query_columns(), shape_.key_columns(), kTypesText),
+        inputs);
   }
   return std::vector<ir::TensorType>{inputs[0], rstd_type(inputs[0], shape_)};
 }
@@ -288,10 +289,9 @@ Expected<std::vector<ir::TensorType>> QkNormDx::infer(std::span<const ir::Tensor
   if (inputs.size() != 5 || !is_qkv(inputs[0], shape_.layout) || inputs[1] != inputs[0] ||
       !are_weights(inputs.subspan(2), inputs[0].dtype, shape_) || inputs[4] != rstd_type(inputs[0], shape_)) {
     return ir::shape_error(
-        fmt::format(
-            "needs dy and qkv F[T,{}], q_weight F[{}], k_weight F[{}] and rstd F[T,{}], F = f32 or f64",
-            shape_.layout.width(), shape_.query_columns(), shape_.key_columns(),
-            shape_.query_rows() + shape_.key_rows()),
+        fmt::format("needs dy and qkv A[T,{}], q_weight S[{}], k_weight S[{}] and rstd S[T,{}], {}",
+                    shape_.layout.width(), shape_.query_columns(), shape_.key_columns(),
+                    shape_.query_rows() + shape_.key_rows(), kTypesText),
         inputs);
   }
   return std::vector<ir::TensorType>{inputs[0]};
@@ -311,12 +311,12 @@ void QkNormDw::visit_attributes(ir::AttributeVisitor& visitor) const {
 Expected<std::vector<ir::TensorType>> QkNormDw::infer(std::span<const ir::TensorType> inputs) const {
   if (inputs.size() != 3 || !is_qkv(inputs[0], shape_.layout) || inputs[1] != inputs[0] ||
       inputs[2] != rstd_type(inputs[0], shape_)) {
-    return ir::shape_error(fmt::format("needs dy and qkv F[T,{}] and rstd F[T,{}], F = f32 or f64",
-                                       shape_.layout.width(), shape_.query_rows() + shape_.key_rows()),
+    return ir::shape_error(fmt::format("needs dy and qkv A[T,{}] and rstd S[T,{}], {}", shape_.layout.width(),
+                                       shape_.query_rows() + shape_.key_rows(), kTypesText),
                            inputs);
   }
   const i64 columns = part_ == QkPart::kQuery ? shape_.query_columns() : shape_.key_columns();
-  return std::vector<ir::TensorType>{{inputs[0].dtype, {columns}}};
+  return std::vector<ir::TensorType>{{stats_dtype(inputs[0].dtype), {columns}}};
 }
 
 i64 QkNormDw::workspace(std::span<const ir::TensorType> inputs,

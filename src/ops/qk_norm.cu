@@ -8,7 +8,10 @@ namespace wych::ops {
 namespace {
 
 using kernels::blocks_for;
+using kernels::device_cast;
 using kernels::kWarp;
+using kernels::load_float;
+using kernels::store_float;
 
 constexpr int kThreads = 256;
 constexpr int kSumRows = kThreads / kWarp;
@@ -80,26 +83,27 @@ __device__ i64 row_number() {
   return static_cast<i64>(blockIdx.x) * (kThreads / kRowThreads) + threadIdx.x / kRowThreads;
 }
 
+template <class T>
 struct NormParams {
   Rows rows;
   i64 count;  // of rows
   float eps;
-  const float* x;
+  const T* x;
   const float* q_weight;
   const float* k_weight;
-  float* y;  // may be x
+  T* y;  // may be x
   float* rstd;
 };
 
-template <int kRowThreads>
-__global__ void __launch_bounds__(kThreads) qk_norm_kernel(const NormParams params) {
+template <int kRowThreads, class T>
+__global__ void __launch_bounds__(kThreads) qk_norm_kernel(const NormParams<T> params) {
   const i64 number = row_number<kRowThreads>();
   if (number >= params.count) {
     return;  // with all threads of the row
   }
   const Row row = row_at(params.rows, number, params.q_weight, params.k_weight);
-  const float* x = params.x + row.first;
-  float* y = params.y + row.first;
+  const T* x = params.x + row.first;
+  T* y = params.y + row.first;
   const int thread = static_cast<int>(threadIdx.x) % kRowThreads;
   if (row.weight == nullptr) {
     for (int j = thread; x != y && j < row.columns; j += kRowThreads) {
@@ -109,40 +113,42 @@ __global__ void __launch_bounds__(kThreads) qk_norm_kernel(const NormParams para
   }
   float squares = 0;
   for (int j = thread; j < row.columns; j += kRowThreads) {
-    squares = fmaf(x[j], x[j], squares);
+    const float value = load_float(x + j);
+    squares = fmaf(value, value, squares);
   }
   const float mean = row_sum<kRowThreads>(squares) / static_cast<float>(row.columns);
   const float scale = 1.0F / sqrtf(mean + params.eps);
   for (int j = thread; j < row.columns; j += kRowThreads) {
-    y[j] = x[j] * scale * row.weight[j];
+    store_float(y + j, load_float(x + j) * scale * row.weight[j]);
   }
   if (thread == 0) {
     params.rstd[row.rstd] = scale;
   }
 }
 
+template <class T>
 struct NormDxParams {
   Rows rows;
   i64 count;
-  const float* dy;
-  const float* x;
+  const T* dy;
+  const T* x;
   const float* q_weight;
   const float* k_weight;
   const float* rstd;
-  float* dx;  // may be dy
+  T* dx;  // may be dy
 };
 
 // dx = rstd (g - x rstd^2 mean(g x)), g = dy weight.
-template <int kRowThreads>
-__global__ void __launch_bounds__(kThreads) qk_norm_dx_kernel(const NormDxParams params) {
+template <int kRowThreads, class T>
+__global__ void __launch_bounds__(kThreads) qk_norm_dx_kernel(const NormDxParams<T> params) {
   const i64 number = row_number<kRowThreads>();
   if (number >= params.count) {
     return;
   }
   const Row row = row_at(params.rows, number, params.q_weight, params.k_weight);
-  const float* dy = params.dy + row.first;
-  const float* x = params.x + row.first;
-  float* dx = params.dx + row.first;
+  const T* dy = params.dy + row.first;
+  const T* x = params.x + row.first;
+  T* dx = params.dx + row.first;
   const int thread = static_cast<int>(threadIdx.x) % kRowThreads;
   if (row.weight == nullptr) {
     for (int j = thread; dy != dx && j < row.columns; j += kRowThreads) {
@@ -152,13 +158,14 @@ __global__ void __launch_bounds__(kThreads) qk_norm_dx_kernel(const NormDxParams
   }
   float dot = 0;
   for (int j = thread; j < row.columns; j += kRowThreads) {
-    dot = fmaf(dy[j] * row.weight[j], x[j], dot);
+    dot = fmaf(load_float(dy + j) * row.weight[j], load_float(x + j), dot);
   }
   dot = row_sum<kRowThreads>(dot);
   const float scale = params.rstd[row.rstd];
   const float mean = dot * scale * scale / static_cast<float>(row.columns);
   for (int j = thread; j < row.columns; j += kRowThreads) {
-    dx[j] = scale * (dy[j] * row.weight[j] - x[j] * mean);
+    const float g = load_float(dy + j) * row.weight[j];
+    store_float(dx + j, scale * (g - load_float(x + j) * mean));
   }
 }
 
@@ -175,6 +182,7 @@ __device__ float sum_of_column(float value) {
   return sum;
 }
 
+template <class T>
 struct NormDwParams {
   i64 tokens;
   i64 tokens_per_chunk;
@@ -184,13 +192,14 @@ struct NormDwParams {
   int columns;
   i64 rstd_rows;  // of a token
   i64 first_rstd;
-  const float* dy;
-  const float* x;
+  const T* dy;
+  const T* x;
   const float* rstd;
   float* partial;  // [chunks, columns]
 };
 
-__global__ void __launch_bounds__(kThreads) qk_norm_dw_partial_kernel(const NormDwParams params) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) qk_norm_dw_partial_kernel(const NormDwParams<T> params) {
   const i64 j = static_cast<i64>(blockIdx.y) * kWarp + threadIdx.x;
   const i64 begin = blockIdx.x * params.tokens_per_chunk;
   const i64 end =
@@ -202,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) qk_norm_dw_partial_kernel(const Norm
         const i64 at =
             token * params.width + params.first_column + static_cast<i64>(row) * params.columns + j;
         const float scale = params.rstd[token * params.rstd_rows + params.first_rstd + row];
-        sum = fmaf(params.dy[at], params.x[at] * scale, sum);
+        sum = fmaf(load_float(params.dy + at), load_float(params.x + at) * scale, sum);
       }
     }
   }
@@ -245,19 +254,21 @@ void QkNorm::launch_cuda(const ir::CudaContext& context) const {
     return;
   }
   const Rows rows = rows_of(shape_, tokens);
-  const NormParams params{rows,
-                          count,
-                          static_cast<float>(eps_),
-                          context.input(0).as<float>(),
-                          context.input(1).as<float>(),
-                          context.input(2).as<float>(),
-                          context.output(0).as<float>(),
-                          context.output(1).as<float>()};
-  if (is_for_warps(shape_)) {
-    qk_norm_kernel<kWarp><<<blocks_for(count, kThreads / kWarp), kThreads, 0, context.stream>>>(params);
-  } else {
-    qk_norm_kernel<kThreads><<<blocks_for(count, 1), kThreads, 0, context.stream>>>(params);
-  }
+  kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+    const NormParams<T> params{rows,
+                               count,
+                               static_cast<float>(eps_),
+                               device_cast<const T>(context.input(0)),
+                               context.input(1).as<float>(),
+                               context.input(2).as<float>(),
+                               device_cast<T>(context.output(0)),
+                               context.output(1).as<float>()};
+    if (is_for_warps(shape_)) {
+      qk_norm_kernel<kWarp><<<blocks_for(count, kThreads / kWarp), kThreads, 0, context.stream>>>(params);
+    } else {
+      qk_norm_kernel<kThreads><<<blocks_for(count, 1), kThreads, 0, context.stream>>>(params);
+    }
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -268,19 +279,21 @@ void QkNormDx::launch_cuda(const ir::CudaContext& context) const {
     return;
   }
   const Rows rows = rows_of(shape_, tokens);
-  const NormDxParams params{rows,
-                            count,
-                            context.input(0).as<float>(),
-                            context.input(1).as<float>(),
-                            context.input(2).as<float>(),
-                            context.input(3).as<float>(),
-                            context.input(4).as<float>(),
-                            context.output(0).as<float>()};
-  if (is_for_warps(shape_)) {
-    qk_norm_dx_kernel<kWarp><<<blocks_for(count, kThreads / kWarp), kThreads, 0, context.stream>>>(params);
-  } else {
-    qk_norm_dx_kernel<kThreads><<<blocks_for(count, 1), kThreads, 0, context.stream>>>(params);
-  }
+  kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+    const NormDxParams<T> params{rows,
+                                 count,
+                                 device_cast<const T>(context.input(0)),
+                                 device_cast<const T>(context.input(1)),
+                                 context.input(2).as<float>(),
+                                 context.input(3).as<float>(),
+                                 context.input(4).as<float>(),
+                                 device_cast<T>(context.output(0))};
+    if (is_for_warps(shape_)) {
+      qk_norm_dx_kernel<kWarp><<<blocks_for(count, kThreads / kWarp), kThreads, 0, context.stream>>>(params);
+    } else {
+      qk_norm_dx_kernel<kThreads><<<blocks_for(count, 1), kThreads, 0, context.stream>>>(params);
+    }
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -293,20 +306,22 @@ void QkNormDw::launch_cuda(const ir::CudaContext& context) const {
   const unsigned column_blocks = blocks_for(columns, kWarp);
   const dim3 threads(kWarp, kSumRows);
   if (chunks > 0) {
-    const NormDwParams params{tokens,
-                              ceil_div(tokens, chunks),
-                              shape_.layout.width(),
-                              is_query ? 0 : shape_.layout.key_column(),
-                              static_cast<int>(is_query ? shape_.query_rows() : shape_.key_rows()),
-                              static_cast<int>(columns),
-                              shape_.query_rows() + shape_.key_rows(),
-                              is_query ? 0 : shape_.query_rows(),
-                              context.input(0).as<float>(),
-                              context.input(1).as<float>(),
-                              context.input(2).as<float>(),
-                              partial};
     const dim3 grid(blocks_for(chunks, 1), column_blocks);
-    qk_norm_dw_partial_kernel<<<grid, threads, 0, context.stream>>>(params);
+    kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+      const NormDwParams<T> params{tokens,
+                                   ceil_div(tokens, chunks),
+                                   shape_.layout.width(),
+                                   is_query ? 0 : shape_.layout.key_column(),
+                                   static_cast<int>(is_query ? shape_.query_rows() : shape_.key_rows()),
+                                   static_cast<int>(columns),
+                                   shape_.query_rows() + shape_.key_rows(),
+                                   is_query ? 0 : shape_.query_rows(),
+                                   device_cast<const T>(context.input(0)),
+                                   device_cast<const T>(context.input(1)),
+                                   context.input(2).as<float>(),
+                                   partial};
+      qk_norm_dw_partial_kernel<<<grid, threads, 0, context.stream>>>(params);
+    });
     WYCH_CUDA_LAUNCHED();
   }
   qk_norm_dw_sum_kernel<<<column_blocks, threads, 0, context.stream>>>(

@@ -23,8 +23,8 @@ struct QkNormShape {
   [[nodiscard]] i64 key_rows() const { return per_head ? layout.kv_heads : 1; }
 };
 
-// qkv F[T, width], q_weight F[hq hd] or F[hd], k_weight F[hkv hd] or F[hd]
-//   -> qkv' F[T, width], rstd F[T, query_rows + key_rows].
+// qkv A[T, width], q_weight S[hq hd] or S[hd], k_weight S[hkv hd] or S[hd]
+//   -> qkv' A[T, width], rstd S[T, query_rows + key_rows].
 class QkNorm final : public ir::Op {
  public:
   QkNorm(const QkNormShape& shape, double eps) : shape_(shape), eps_(eps) {}
@@ -43,7 +43,7 @@ class QkNorm final : public ir::Op {
   double eps_;
 };
 
-// dqkv' F[T, width], qkv, q_weight, k_weight, rstd -> dqkv F[T, width].
+// dqkv' A[T, width], qkv, q_weight, k_weight, rstd -> dqkv A[T, width].
 class QkNormDx final : public ir::Op {
  public:
   explicit QkNormDx(const QkNormShape& shape) : shape_(shape) {}
@@ -61,7 +61,7 @@ class QkNormDx final : public ir::Op {
 
 enum class QkPart : u8 { kQuery, kKey };
 
-// dqkv' F[T, width], qkv, rstd -> the gradient of q_weight or of k_weight.
+// dqkv' A[T, width], qkv, rstd -> the gradient of q_weight or of k_weight, S.
 class QkNormDw final : public ir::Op {
  public:
   QkNormDw(const QkNormShape& shape, QkPart part) : shape_(shape), part_(part) {}

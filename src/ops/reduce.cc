@@ -71,6 +71,21 @@ std::vector<ir::ValueId> Reduce::vjp(ir::Builder& builder, const ir::NodeValues&
   return {ir::kNoValue};
 }
 
+ReducePieces::ReducePieces(const ir::Shape& shape, Along along) {
+  constexpr i64 kMostPieces = 512;
+  // A warp reduces a piece of a row; a block one of several columns, each by as many threads as fit.
+  const i64 columns = std::clamp<i64>(shape[-1], 1, kThreads);
+  const i64 shortest = along == Along::kLast ? 2048 : kThreads / columns * 32;
+  length = std::max(shortest, ceil_div(reduced(shape, along), kMostPieces));
+  count = std::max<i64>(1, ceil_div(reduced(shape, along), length));
+}
+
+i64 Reduce::cuda_workspace(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs,
+                           const CudaTarget& /*target*/) const {
+  const i64 pieces = ReducePieces(inputs[0].shape, along_).count;
+  return pieces > 1 ? pieces * outputs[0].bytes() : 0;
+}
+
 void Reduce::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.output(0).type->dtype, [&]<class T>(T) {
     const ir::Shape& shape = context.input(0).type->shape;
@@ -175,6 +190,13 @@ std::vector<ir::OpCase> reduce_cases(ReduceKind kind, DType dtype) {
     cases.push_back(reduce_case(kind, along, "2 x 3 x 5", dtype, {2, 3, 5}));
     cases.push_back(reduce_case(kind, along, "7", dtype, {7}));
     cases.push_back(reduce_case(kind, along, "1 x 1", dtype, {1, 1}));
+    // Several pieces (ReducePieces) of a long row, of narrow rows, and of rows wider than a block.
+    for (const ir::Shape& shape : {ir::Shape{2, 4099}, ir::Shape{5443, 3}, ir::Shape{67, 259}}) {
+      cases.push_back(reduce_case(kind, along, fmt::format("{} x {}", shape[0], shape[1]), dtype, shape));
+      if (kind == ReduceKind::kMax) {
+        cases.back().differentiable = {};  // so many entries leave the largest no room for differences
+      }
+    }
   }
   if (kind == ReduceKind::kSum) {
     cases.push_back(reduce_case(kind, Along::kRows, "0 x 3", dtype, {0, 3}));
@@ -204,6 +226,7 @@ std::vector<ir::OpCase> broadcast_cases(DType dtype) {
   for (const Along along : {Along::kLast, Along::kRows}) {
     cases.push_back(broadcast_case(along, "2 x 3 x 5", dtype, {2, 3, 5}));
     cases.push_back(broadcast_case(along, "7", dtype, {7}));
+    cases.push_back(broadcast_case(along, "19 x 259", dtype, {19, 259}));
     cases.push_back(broadcast_case(along, "0 x 3", dtype, {0, 3}));
   }
   return cases;

@@ -16,6 +16,17 @@ enum class Along : u8 {
 
 enum class ReduceKind : u8 { kSum, kMax, kMean };
 
+// How CUDA cuts the entries behind each reduced value: into pieces that are reduced apart, and these among
+// each other where there are several. Along::kLast depends on the last extent alone, so that a row's bits do
+// not depend on its neighbours.
+struct ReducePieces {
+  static constexpr int kThreads = 256;  // of a block that reduces along kRows
+  ReducePieces(const ir::Shape& shape, Along along);
+
+  i64 length;  // entries of a piece; the last one may have fewer
+  i64 count;   // at least 1
+};
+
 // x F[...] -> y F[rows()] or F[last].
 // vjp: sum: dx = broadcast(dy); mean: that over the number of entries; max: dx = dy / (number of entries
 // equal to the maximum) at each of these. A NaN makes its maximum NaN. Max and mean of nothing are a shape
@@ -29,7 +40,11 @@ class Reduce final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   ReduceKind kind_;
@@ -48,6 +63,7 @@ class Broadcast final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   ir::Shape shape_;

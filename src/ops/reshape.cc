@@ -133,6 +133,20 @@ ir::OpCase transpose_case(std::string label, DType dtype, const ir::Shape& shape
   return example;
 }
 
+// Larger than a tile: y[a, b, c] is element a * step_a + b * step_b + c * step_c of x.
+ir::OpCase strided_case(std::string label, DType dtype, const ir::Shape& shape, std::vector<int> order,
+                        const std::array<i64, 3>& step) {
+  std::vector<i64> source;
+  for (i64 a = 0; a < shape[order[0]]; ++a) {
+    for (i64 b = 0; b < shape[order[1]]; ++b) {
+      for (i64 c = 0; c < shape[order[2]]; ++c) {
+        source.push_back(a * step[0] + b * step[1] + c * step[2]);
+      }
+    }
+  }
+  return transpose_case(std::move(label), dtype, shape, std::move(order), std::move(source));
+}
+
 // The last argument lists, by hand, which element of x each element of y is.
 std::vector<ir::OpCase> transpose_cases(DType dtype) {
   return {transpose_case("2 x 3", dtype, {2, 3}, {1, 0}, {0, 3, 1, 4, 2, 5}),
@@ -140,6 +154,8 @@ std::vector<ir::OpCase> transpose_cases(DType dtype) {
           transpose_case("2 x 1 x 3 rotated", dtype, {2, 1, 3}, {2, 0, 1}, {0, 3, 1, 4, 2, 5}),
           transpose_case("2 x 2 x 3, heads forward", dtype, {2, 2, 3}, {1, 0, 2},
                          {0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11}),
+          strided_case("35 x 3 x 66 reversed", dtype, {35, 3, 66}, {2, 1, 0}, {1, 66, 198}),
+          strided_case("35 x 3 x 66 rotated", dtype, {35, 3, 66}, {1, 2, 0}, {66, 1, 198}),
           transpose_case("empty", dtype, {0, 3}, {1, 0}, {})};
 }
 

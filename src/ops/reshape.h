@@ -25,6 +25,7 @@ class Reshape final : public ir::Op {
   }
   [[nodiscard]] std::vector<ir::Alias> aliases() const override { return {{0, 0, ir::AliasKind::kView}}; }
   void run_cpu(const ir::ExecContext& /*context*/) const override {}
+  WYCH_CUDA_KERNEL;
 
  private:
   ir::Shape shape_;
@@ -42,6 +43,7 @@ class Transpose final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   std::vector<int> order_;

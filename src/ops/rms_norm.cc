@@ -70,7 +70,7 @@ ir::OpCase rms_norm_case(DType dtype, i64 rows, i64 width, double eps) {
   ir::OpCase example;
   example.label = fmt::format("R={} d={} eps={}", rows, width, eps);
   example.op = std::make_shared<RmsNorm>(eps);
-  example.inputs = {{{dtype, {rows, width}}}, {{dtype, {width}}, {}, 0.5, 1.5}};
+  example.inputs = {{{dtype, {rows, width}}}, {{stats_dtype(dtype), {width}}, {}, 0.5, 1.5}};
   example.oracle = [=](const ir::Values& in) {
     ir::Values out = {in[0], oracle_rstd(in[0], rows, width, eps)};
     for (i64 r = 0; r < rows; ++r) {
@@ -93,8 +93,8 @@ ir::OpCase rms_norm_dx_case(DType dtype, i64 rows, i64 width) {
   example.op = std::make_shared<RmsNormDx>();
   example.inputs = {{{dtype, {rows, width}}},
                     {{dtype, {rows, width}}},
-                    {{dtype, {width}}, {}, 0.5, 1.5},
-                    {{dtype, {rows}}, {}, 0.5, 1.5}};
+                    {{stats_dtype(dtype), {width}}, {}, 0.5, 1.5},
+                    {{stats_dtype(dtype), {rows}}, {}, 0.5, 1.5}};
   example.oracle = [=](const ir::Values& in) {
     ir::Values out(1);
     for (i64 r = 0; r < rows; ++r) {
@@ -119,7 +119,8 @@ ir::OpCase rms_norm_dw_case(DType dtype, i64 rows, i64 width) {
   ir::OpCase example;
   example.label = fmt::format("R={} d={}", rows, width);
   example.op = std::make_shared<RmsNormDw>();
-  example.inputs = {{{dtype, {rows, width}}}, {{dtype, {rows, width}}}, {{dtype, {rows}}, {}, 0.5, 1.5}};
+  example.inputs = {
+      {{dtype, {rows, width}}}, {{dtype, {rows, width}}}, {{stats_dtype(dtype), {rows}}, {}, 0.5, 1.5}};
   example.oracle = [=](const ir::Values& in) {
     ir::Values out(1, std::vector<double>(static_cast<std::size_t>(width), 0.0));
     for (i64 r = 0; r < rows; ++r) {
@@ -139,11 +140,11 @@ ir::OpCase rms_norm_dw_case(DType dtype, i64 rows, i64 width) {
 void RmsNorm::visit_attributes(ir::AttributeVisitor& visitor) const { visitor.visit("eps", eps_); }
 
 Expected<std::vector<ir::TensorType>> RmsNorm::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) ||
-      !is_type(inputs[1], inputs[0].dtype, {inputs[0].shape[1]})) {
-    return ir::shape_error("needs x F[R,d] and weight F[d], F = f32 or f64", inputs);
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) ||
+      !is_type(inputs[1], stats_dtype(inputs[0].dtype), {inputs[0].shape[1]})) {
+    return ir::shape_error(fmt::format("needs x A[R,d] and weight S[d], {}", kTypesText), inputs);
   }
-  return std::vector<ir::TensorType>{inputs[0], {inputs[0].dtype, {inputs[0].shape[0]}}};
+  return std::vector<ir::TensorType>{inputs[0], {stats_dtype(inputs[0].dtype), {inputs[0].shape[0]}}};
 }
 
 std::vector<ir::ValueId> RmsNorm::vjp(ir::Builder& builder, const ir::NodeValues& node,
@@ -163,10 +164,11 @@ void RmsNorm::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> RmsNormDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 4 || !is_compute(inputs[0], 2) || inputs[1] != inputs[0] ||
-      !is_type(inputs[2], inputs[0].dtype, {inputs[0].shape[1]}) ||
-      !is_type(inputs[3], inputs[0].dtype, {inputs[0].shape[0]})) {
-    return ir::shape_error("needs dy F[R,d], x F[R,d], weight F[d] and rstd F[R], F = f32 or f64", inputs);
+  if (inputs.size() != 4 || !is_activation(inputs[0], 2) || inputs[1] != inputs[0] ||
+      !is_type(inputs[2], stats_dtype(inputs[0].dtype), {inputs[0].shape[1]}) ||
+      !is_type(inputs[3], stats_dtype(inputs[0].dtype), {inputs[0].shape[0]})) {
+    return ir::shape_error(
+        fmt::format("needs dy A[R,d], x A[R,d], weight S[d] and rstd S[R], {}", kTypesText), inputs);
   }
   return std::vector<ir::TensorType>{inputs[0]};
 }
@@ -180,11 +182,11 @@ void RmsNormDx::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> RmsNormDw::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 3 || !is_compute(inputs[0], 2) || inputs[1] != inputs[0] ||
-      !is_type(inputs[2], inputs[0].dtype, {inputs[0].shape[0]})) {
-    return ir::shape_error("needs dy F[R,d], x F[R,d] and rstd F[R], F = f32 or f64", inputs);
+  if (inputs.size() != 3 || !is_activation(inputs[0], 2) || inputs[1] != inputs[0] ||
+      !is_type(inputs[2], stats_dtype(inputs[0].dtype), {inputs[0].shape[0]})) {
+    return ir::shape_error(fmt::format("needs dy A[R,d], x A[R,d] and rstd S[R], {}", kTypesText), inputs);
   }
-  return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[1]}}};
+  return std::vector<ir::TensorType>{{stats_dtype(inputs[0].dtype), {inputs[0].shape[1]}}};
 }
 
 i64 RmsNormDw::workspace(std::span<const ir::TensorType> inputs,

@@ -8,50 +8,59 @@ namespace {
 
 using kernels::block_sum;
 using kernels::blocks_for;
+using kernels::device_cast;
+using kernels::load_float;
+using kernels::store_float;
 
 constexpr int kThreads = 256;
 
+// y may be x.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rms_norm_kernel(i64 width, float eps, const float* __restrict__ x, const float* __restrict__ weight,
-                    float* __restrict__ y, float* __restrict__ rstd) {
+    rms_norm_kernel(i64 width, float eps, const T* x, const float* __restrict__ weight, T* y,
+                    float* __restrict__ rstd) {
   __shared__ float scratch[kThreads / kernels::kWarp];
-  const float* row = x + blockIdx.x * width;
+  const T* row = x + blockIdx.x * width;
   float squares = 0;
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    squares = fmaf(row[j], row[j], squares);
+    const float value = load_float(row + j);
+    squares = fmaf(value, value, squares);
   }
   squares = block_sum<kThreads>(squares, scratch);
   const float scale = 1.0F / sqrtf(squares / static_cast<float>(width) + eps);
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    y[blockIdx.x * width + j] = row[j] * scale * weight[j];
+    store_float(y + blockIdx.x * width + j, load_float(row + j) * scale * weight[j]);
   }
   if (threadIdx.x == 0) {
     rstd[blockIdx.x] = scale;
   }
 }
 
-// dx may be dy. dx = rstd (g - x rstd^2 mean(g x)), g = dy weight.
+// dx may be dy or x. dx = rstd (g - x rstd^2 mean(g x)), g = dy weight.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rms_norm_dx_kernel(i64 width, const float* dy, const float* __restrict__ x,
-                       const float* __restrict__ weight, const float* __restrict__ rstd, float* dx) {
+    rms_norm_dx_kernel(i64 width, const T* dy, const T* x, const float* __restrict__ weight,
+                       const float* __restrict__ rstd, T* dx) {
   __shared__ float scratch[kThreads / kernels::kWarp];
   const i64 first = blockIdx.x * width;
   float dot = 0;
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    dot = fmaf(dy[first + j] * weight[j], x[first + j], dot);
+    dot = fmaf(load_float(dy + first + j) * weight[j], load_float(x + first + j), dot);
   }
   dot = block_sum<kThreads>(dot, scratch);
   const float scale = rstd[blockIdx.x];
   const float mean = dot * scale * scale / static_cast<float>(width);
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    dx[first + j] = scale * (dy[first + j] * weight[j] - x[first + j] * mean);
+    const float g = load_float(dy + first + j) * weight[j];
+    store_float(dx + first + j, scale * (g - load_float(x + first + j) * mean));
   }
 }
 
 constexpr i64 kRowsPerChunk = RmsNormDw::kCudaRowsPerChunk;
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rms_norm_dw_partial_kernel(i64 rows, i64 width, const float* __restrict__ dy, const float* __restrict__ x,
+    rms_norm_dw_partial_kernel(i64 rows, i64 width, const T* __restrict__ dy, const T* __restrict__ x,
                                const float* __restrict__ rstd, float* __restrict__ partial) {
   const i64 j = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
   if (j >= width) {
@@ -61,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   const i64 end = begin + kRowsPerChunk < rows ? begin + kRowsPerChunk : rows;
   float sum = 0;
   for (i64 r = begin; r < end; ++r) {
-    sum = fmaf(dy[r * width + j] * x[r * width + j], rstd[r], sum);
+    sum = fmaf(load_float(dy + r * width + j) * load_float(x + r * width + j), rstd[r], sum);
   }
   partial[blockIdx.y * width + j] = sum;
 }
@@ -87,9 +96,11 @@ void RmsNorm::launch_cuda(const ir::CudaContext& context) const {
   if (rows == 0) {
     return;
   }
-  rms_norm_kernel<<<blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-      context.input(0).dim(1), static_cast<float>(eps_), context.input(0).as<float>(),
-      context.input(1).as<float>(), context.output(0).as<float>(), context.output(1).as<float>());
+  kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+    rms_norm_kernel<<<blocks_for(rows, 1), kThreads, 0, context.stream>>>(
+        context.input(0).dim(1), static_cast<float>(eps_), device_cast<const T>(context.input(0)),
+        context.input(1).as<float>(), device_cast<T>(context.output(0)), context.output(1).as<float>());
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -98,9 +109,12 @@ void RmsNormDx::launch_cuda(const ir::CudaContext& context) const {
   if (rows == 0) {
     return;
   }
-  rms_norm_dx_kernel<<<blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-      context.input(0).dim(1), context.input(0).as<float>(), context.input(1).as<float>(),
-      context.input(2).as<float>(), context.input(3).as<float>(), context.output(0).as<float>());
+  kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+    rms_norm_dx_kernel<<<blocks_for(rows, 1), kThreads, 0, context.stream>>>(
+        context.input(0).dim(1), device_cast<const T>(context.input(0)),
+        device_cast<const T>(context.input(1)), context.input(2).as<float>(), context.input(3).as<float>(),
+        device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -111,9 +125,12 @@ void RmsNormDw::launch_cuda(const ir::CudaContext& context) const {
   auto* partial = reinterpret_cast<float*>(context.workspace);
   const unsigned columns = blocks_for(width, kThreads);
   if (chunks > 0) {
-    rms_norm_dw_partial_kernel<<<dim3(columns, blocks_for(chunks, 1)), kThreads, 0, context.stream>>>(
-        rows, width, context.input(0).as<float>(), context.input(1).as<float>(), context.input(2).as<float>(),
-        partial);
+    const dim3 grid(columns, blocks_for(chunks, 1));
+    kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+      rms_norm_dw_partial_kernel<<<grid, kThreads, 0, context.stream>>>(
+          rows, width, device_cast<const T>(context.input(0)), device_cast<const T>(context.input(1)),
+          context.input(2).as<float>(), partial);
+    });
     WYCH_CUDA_LAUNCHED();
   }
   rms_norm_dw_sum_kernel<<<columns, kThreads, 0, context.stream>>>(chunks, width, partial, context.accumulate,

@@ -9,7 +9,7 @@
 
 namespace wych::ops {
 
-// x F[R, d], weight F[d] -> y F[R, d], rstd F[R].
+// x A[R, d], weight S[d] -> y A[R, d], rstd S[R].
 class RmsNorm final : public ir::Op {
  public:
   explicit RmsNorm(double eps) : eps_(eps) {}
@@ -27,7 +27,7 @@ class RmsNorm final : public ir::Op {
   double eps_;
 };
 
-// dy F[R, d], x F[R, d], weight F[d], rstd F[R] -> dx F[R, d].
+// dy A[R, d], x A[R, d], weight S[d], rstd S[R] -> dx A[R, d].
 class RmsNormDx final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "rms_norm_dx"; }
@@ -38,7 +38,7 @@ class RmsNormDx final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// dy F[R, d], x F[R, d], rstd F[R] -> dweight F[d].
+// dy A[R, d], x A[R, d], rstd S[R] -> dweight S[d].
 class RmsNormDw final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "rms_norm_dw"; }

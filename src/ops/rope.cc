@@ -220,11 +220,11 @@ void Rope::visit_attributes(ir::AttributeVisitor& visitor) const {
 }
 
 Expected<std::vector<ir::TensorType>> Rope::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || inputs[0].shape[1] != shape_.layout.width() ||
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || inputs[0].shape[1] != shape_.layout.width() ||
       !is_type(inputs[1], DType::kI32, {inputs[0].shape[0]})) {
-    return ir::shape_error(
-        fmt::format("needs qkv F[T,{}] and document_start i32[T], F = f32 or f64", shape_.layout.width()),
-        inputs);
+    return ir::shape_error(fmt::format("needs qkv A[T,{}] and document_start i32[T], A = f32, f64 or bf16",
+                                       shape_.layout.width()),
+                           inputs);
   }
   if (shape_.layout.head_dim % 2 != 0) {
     return ir::shape_error(fmt::format("needs an even head_dim, not {}", shape_.layout.head_dim), inputs);

@@ -7,6 +7,10 @@
 namespace wych::ops {
 namespace {
 
+using kernels::device_cast;
+using kernels::load_float;
+using kernels::store_float;
+
 constexpr int kThreads = 256;
 constexpr i64 kMaxPairs = 512;  // what the arguments of a launch hold with ease
 
@@ -22,9 +26,10 @@ struct RopeParams {
 };
 
 // `out` may be `qkv`.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    rope_kernel(const __grid_constant__ RopeParams params, const float* qkv,
-                const i32* __restrict__ document_start, float* out) {
+    rope_kernel(const __grid_constant__ RopeParams params, const T* qkv,
+                const i32* __restrict__ document_start, T* out) {
   __shared__ float cosines[kMaxPairs];
   __shared__ float sines[kMaxPairs];
   const i64 token = blockIdx.x;
@@ -36,15 +41,15 @@ __global__ void __launch_bounds__(kThreads)
     sines[i] = (params.inverse ? -sinf(angle) : sinf(angle)) * params.scale;
   }
   __syncthreads();
-  const float* from = qkv + token * params.width;
-  float* to = out + token * params.width;
+  const T* from = qkv + token * params.width;
+  T* to = out + token * params.width;
   for (int pair = static_cast<int>(threadIdx.x); pair < params.value_column / 2; pair += kThreads) {
     const int i = pair % half;
     const int first = pair / half * 2 * half + i;
-    const float x1 = from[first];
-    const float x2 = from[first + half];
-    to[first] = x1 * cosines[i] - x2 * sines[i];
-    to[first + half] = x2 * cosines[i] + x1 * sines[i];
+    const float x1 = load_float(from + first);
+    const float x2 = load_float(from + first + half);
+    store_float(to + first, x1 * cosines[i] - x2 * sines[i]);
+    store_float(to + first + half, x2 * cosines[i] + x1 * sines[i]);
   }
   if (from != to) {
     for (int c = params.value_column + static_cast<int>(threadIdx.x); c < params.width; c += kThreads) {
@@ -70,8 +75,11 @@ void Rope::launch_cuda(const ir::CudaContext& context) const {
                     static_cast<float>(shape_.yarn.factor != 1.0 ? shape_.yarn.attention_factor : 1.0),
                     {}};
   fill_frequencies(shape_, params.frequencies);
-  rope_kernel<<<kernels::blocks_for(tokens, 1), kThreads, 0, context.stream>>>(
-      params, context.input(0).as<float>(), context.input(1).as<i32>(), context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    rope_kernel<<<kernels::blocks_for(tokens, 1), kThreads, 0, context.stream>>>(
+        params, device_cast<const T>(context.input(0)), context.input(1).as<i32>(),
+        device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 

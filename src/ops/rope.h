@@ -3,8 +3,8 @@
 // (generation), p is never negative. With angle_i = p f_i, f_i = theta^(-2 i / hd) for i < hd / 2, the
 // halves (x1, x2) of a head become
 //   (x1 cos - x2 sin, x2 cos + x1 sin).
-// The gradient is the rotation by the opposite angle: `inverse`. In float32 the frequencies, the angle and
-// its cosine are float32, as Hugging Face computes them.
+// The gradient is the rotation by the opposite angle: `inverse`. In float32 and bf16 the
+// frequencies, the angle and its cosine are float32, as Hugging Face computes them.
 #pragma once
 
 #include "ir/builder.h"
@@ -34,7 +34,7 @@ struct RopeShape {
   YarnShape yarn = {};
 };
 
-// qkv F[T, width], document_start i32[T] -> qkv' F[T, width].
+// qkv A[T, width], document_start i32[T] -> qkv' A[T, width].
 class Rope final : public ir::Op {
  public:
   explicit Rope(const RopeShape& shape, bool inverse = false) : shape_(shape), inverse_(inverse) {}

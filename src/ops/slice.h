@@ -21,6 +21,7 @@ class Slice final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   int axis_;
@@ -40,6 +41,7 @@ class Concat final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   int axis_;

@@ -154,8 +154,9 @@ bool is_offsets(std::span<const ir::TensorType> inputs, std::size_t index) {
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> Swiglu::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.empty() || !is_compute(inputs[0], 2) || inputs[0].shape[1] % 2 != 0 || !is_offsets(inputs, 1)) {
-    return ir::shape_error("needs gu F[R,2f] and perhaps offsets i32[E+1], F = f32 or f64", inputs);
+  if (inputs.empty() || !is_activation(inputs[0], 2) || inputs[0].shape[1] % 2 != 0 ||
+      !is_offsets(inputs, 1)) {
+    return ir::shape_error("needs gu A[R,2f] and perhaps offsets i32[E+1], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[0].shape[1] / 2}}};
 }
@@ -174,10 +175,10 @@ void Swiglu::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> SwigluDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() < 2 || !is_compute(inputs[0], 2) ||
+  if (inputs.size() < 2 || !is_activation(inputs[0], 2) ||
       !is_type(inputs[1], inputs[0].dtype, {inputs[0].shape[0], 2 * inputs[0].shape[1]}) ||
       !is_offsets(inputs, 2)) {
-    return ir::shape_error("needs da F[R,f], gu F[R,2f] and perhaps offsets i32[E+1], F = f32 or f64",
+    return ir::shape_error("needs da A[R,f], gu A[R,2f] and perhaps offsets i32[E+1], A = f32, f64 or bf16",
                            inputs);
   }
   return std::vector<ir::TensorType>{inputs[1]};

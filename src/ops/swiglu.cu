@@ -6,29 +6,34 @@
 namespace wych::ops {
 namespace {
 
+using kernels::device_cast;
+using kernels::load_float;
+using kernels::store_float;
+
 constexpr int kThreads = 256;
 
 __device__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
 // `used` points to the number of defined rows; null: all are.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(i64 width, const i32* __restrict__ used, const float* __restrict__ gu,
-                  float* __restrict__ a) {
+    swiglu_kernel(i64 width, const i32* __restrict__ used, const T* __restrict__ gu, T* __restrict__ a) {
   const i64 row = blockIdx.x;
   if (used != nullptr && row >= *used) {
     return;
   }
-  const float* gate = gu + 2 * row * width;
-  const float* up = gate + width;
+  const T* gate = gu + 2 * row * width;
+  const T* up = gate + width;
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    a[row * width + j] = gate[j] * sigmoid(gate[j]) * up[j];
+    const float g = load_float(gate + j);
+    store_float(a + row * width + j, g * sigmoid(g) * load_float(up + j));
   }
 }
 
 // dgu may be gu: a thread reads its elements before it writes them.
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    swiglu_dx_kernel(i64 width, const i32* __restrict__ used, const float* __restrict__ da, const float* gu,
-                     float* dgu) {
+    swiglu_dx_kernel(i64 width, const i32* __restrict__ used, const T* __restrict__ da, const T* gu, T* dgu) {
   const i64 row = blockIdx.x;
   if (used != nullptr && row >= *used) {
     return;
@@ -36,12 +41,12 @@ __global__ void __launch_bounds__(kThreads)
   const i64 gate = 2 * row * width;
   const i64 up = gate + width;
   for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    const float g = gu[gate + j];
-    const float u = gu[up + j];
+    const float g = load_float(gu + gate + j);
+    const float u = load_float(gu + up + j);
     const float s = sigmoid(g);
-    const float d = da[row * width + j] * s;
-    dgu[gate + j] = d * u * (1.0F + g * (1.0F - s));
-    dgu[up + j] = d * g;
+    const float d = load_float(da + row * width + j) * s;
+    store_float(dgu + gate + j, d * u * (1.0F + g * (1.0F - s)));
+    store_float(dgu + up + j, d * g);
   }
 }
 
@@ -61,9 +66,11 @@ void Swiglu::launch_cuda(const ir::CudaContext& context) const {
   if (rows == 0) {
     return;
   }
-  swiglu_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-      context.output(0).dim(1), used_rows(context, 1), context.input(0).as<float>(),
-      context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    swiglu_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
+        context.output(0).dim(1), used_rows(context, 1), device_cast<const T>(context.input(0)),
+        device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -72,9 +79,11 @@ void SwigluDx::launch_cuda(const ir::CudaContext& context) const {
   if (rows == 0) {
     return;
   }
-  swiglu_dx_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-      context.input(0).dim(1), used_rows(context, 2), context.input(0).as<float>(),
-      context.input(1).as<float>(), context.output(0).as<float>());
+  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
+    swiglu_dx_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
+        context.input(0).dim(1), used_rows(context, 2), device_cast<const T>(context.input(0)),
+        device_cast<const T>(context.input(1)), device_cast<T>(context.output(0)));
+  });
   WYCH_CUDA_LAUNCHED();
 }
 

@@ -10,7 +10,7 @@
 
 namespace wych::ops {
 
-// gu F[R, 2f] [, offsets i32[E + 1]] -> a F[R, f].
+// gu A[R, 2f] [, offsets i32[E + 1]] -> a A[R, f].
 class Swiglu final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "swiglu"; }
@@ -22,7 +22,7 @@ class Swiglu final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// da F[R, f], gu F[R, 2f] [, offsets i32[E + 1]] -> dgu F[R, 2f].
+// da A[R, f], gu A[R, 2f] [, offsets i32[E + 1]] -> dgu A[R, 2f].
 class SwigluDx final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "swiglu_dx"; }

@@ -22,8 +22,8 @@ ir::OpCase take_row_case(DType dtype, i64 rows, i64 width, i64 index) {
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> TakeRow::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() != 2 || !is_compute(inputs[0], 2) || !is_type(inputs[1], DType::kI32, {1})) {
-    return ir::shape_error("needs x F[R,d] and index i32[1], F = f32 or f64", inputs);
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) || !is_type(inputs[1], DType::kI32, {1})) {
+    return ir::shape_error("needs x A[R,d] and index i32[1], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {1, inputs[0].shape[1]}}};
 }

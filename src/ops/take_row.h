@@ -7,7 +7,7 @@
 
 namespace wych::ops {
 
-// x F[R, d], index i32[1] in [0, R) (CHECKed) -> y F[1, d].
+// x A[R, d], index i32[1] in [0, R) (CHECKed) -> y A[1, d].
 class TakeRow final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "take_row"; }

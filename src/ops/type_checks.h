@@ -1,7 +1,10 @@
-// The few questions that every infer() of this folder asks about a type; the op words the error. F is a compute
-// type, f32 or f64. A is the type of activations: F, or bf16 on CUDA. S, the type of what must not be rounded so
-// (statistics, norms' weights, router, gradients of weights), is f32 where A is bf16 and A otherwise.
+// The few questions that every infer() of this folder asks about a type; the op words the error. F is a
+// compute type, f32 or f64. A is the type of activations: F, or bf16 on CUDA. S, the type of what must not be
+// rounded so (statistics, norms' weights, router, gradients of weights), is f32 where A is bf16 and A
+// otherwise.
 #pragma once
+
+#include <string_view>
 
 #include "ir/type.h"
 
@@ -14,6 +17,9 @@ constexpr bool is_activation(DType dtype) { return is_compute(dtype) || dtype ==
 constexpr DType stats_dtype(DType activation) {
   return activation == DType::kBF16 ? DType::kF32 : activation;
 }
+
+// For errors of ops that take both.
+inline constexpr std::string_view kTypesText = "A = f32, f64 or bf16, S = f32 for bf16, else A";
 
 // A of that rank.
 inline bool is_activation(const ir::TensorType& type, int rank) {

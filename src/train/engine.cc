@@ -30,6 +30,7 @@ Expected<std::unique_ptr<Engine>> Engine::create(const config::Config& config, c
     }
   };
   load(programs.initialise, engine->initialise_);
+  load(programs.refresh, engine->refresh_);
   load(programs.train, engine->train_);
   load(programs.update, engine->update_);
   load(programs.evaluate, engine->evaluate_);
@@ -56,6 +57,15 @@ ir::View Engine::output(const plan::Program& program, std::string_view name) {
 void Engine::initialise(i64 seed) {
   write_input(*programs_.initialise, "seed", &seed, sizeof seed);
   executor_->run(initialise_);
+  copies_are_stale_ = true;
+}
+
+void Engine::run(int program, exec::Profiler* profiler) {
+  if (copies_are_stale_ && refresh_ >= 0) {
+    executor_->run(refresh_);
+  }
+  copies_are_stale_ = false;
+  executor_->run(program, profiler);
 }
 
 StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler) {
@@ -71,7 +81,7 @@ StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Pr
     write(ir::kTargetsPath, batch.targets);
     write(ir::kDocumentStartPath, batch.document_start);
   }
-  executor_->run(train_, profiler);
+  run(train_, profiler);
   write_input(*programs_.update, model::kLearningRatePath, &learning_rate, sizeof learning_rate);
   executor_->run(update_, profiler);
   StepResult result;
@@ -163,7 +173,7 @@ Evaluation Engine::evaluate(const data::Batch& batch) {
   write(ir::kTokensPath, batch.tokens);
   write(ir::kTargetsPath, batch.targets);
   write(ir::kDocumentStartPath, batch.document_start);
-  executor_->run(evaluate_);
+  run(evaluate_);
   return {read_scalar(evaluate, "ce_sum"), read_scalar(evaluate, "targets")};
 }
 
@@ -202,7 +212,7 @@ std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
   write_input(program, ir::kDocumentStartPath, document_start.data(), bytes);
   write_input(program, "start", &start, sizeof start);
   write_input(program, "last", &last, sizeof last);
-  executor_->run(single ? decode_ : prefill_);
+  run(single ? decode_ : prefill_);
   const ir::View logits = output(program, "logits");
   std::vector<float> result(static_cast<std::size_t>(config_.model.vocab_size));
   for (std::size_t i = 0; i < result.size(); ++i) {
@@ -214,7 +224,7 @@ std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
 std::vector<Engine::Tensor> Engine::checkpoint_tensors() const {
   std::vector<Tensor> tensors;
   for (const auto& [path, slot] : programs_.layout.slots()) {
-    const bool is_weight = slot.arena == ir::Category::kWeights;
+    const bool is_weight = slot.arena == ir::Category::kWeights && !path.starts_with(ir::kComputePrefix);
     const bool is_state =
         slot.arena == ir::Category::kState && !path.starts_with("step.") && !path.starts_with("cache.");
     if (is_weight || is_state) {
@@ -251,6 +261,7 @@ ir::View Engine::persistent(std::string_view path) { return {executor_->host(slo
 
 void Engine::write(std::string_view path, std::span<const std::byte> bytes) {
   executor_->write(slot(path), bytes);
+  copies_are_stale_ = true;
 }
 
 }  // namespace wych::train

@@ -97,6 +97,8 @@ class Engine {
  private:
   explicit Engine(const config::Config& config) : config_(config) {}
 
+  // Runs a program; compute copies are made anew first if weights were written since.
+  void run(int program, exec::Profiler* profiler = nullptr);
   void write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes);
   double read_scalar(const plan::Program& program, std::string_view name);
   ir::View output(const plan::Program& program, std::string_view name);
@@ -109,9 +111,11 @@ class Engine {
   config::Config config_;
   Programs programs_;
   std::string device_name_;
+  bool copies_are_stale_ = false;
   std::unique_ptr<exec::Executor> executor_;
   // Numbers of the executor's programs; -1: not asked for.
   int initialise_ = -1;
+  int refresh_ = -1;
   int train_ = -1;
   int update_ = -1;
   int evaluate_ = -1;

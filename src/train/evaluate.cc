@@ -9,6 +9,7 @@
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
 #include "train/checkpointing.h"
+#include "train/compute_device.h"
 
 namespace wych::train {
 namespace {
@@ -36,9 +37,18 @@ Expected<config::Config> read_model_config(const std::string& dir) {
     return read_hugging_face_config(dir);
   }
   WYCH_TRY(const std::string checkpoint, io::find_checkpoint(dir));
-  WYCH_TRY(const config::Loaded loaded,
+  WYCH_TRY(config::Loaded loaded,
            config::load(checkpoint + "/config.toml", {}, {.purpose = config::Purpose::kPlan}));
-  return loaded.config;
+  // The model runs on what is here, wherever it was trained.
+  config::Config& config = loaded.config;
+  config.run.device = resolve_device(config::Device::kAuto);
+  if (config.run.device == config::Device::kCpu && config.precision.compute == config::Compute::kBF16) {
+    config.precision.compute = config::Compute::kF32;
+  }
+  if (config.run.device == config::Device::kCuda && config.precision.compute == config::Compute::kF64) {
+    config.run.device = config::Device::kCpu;
+  }
+  return std::move(loaded.config);
 }
 
 Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool) {

@@ -72,9 +72,9 @@ Expected<void> check_supported(const config::Config& config) {
                  .hint = std::string(hint),
                  .more = {}};
   };
-  if (config.precision.compute == config::Compute::kBF16) {
-    return missing("precision.compute", "\"bf16\" is not available in this build",
-                   "set precision.compute = \"f32\"");
+  if (config.precision.compute == config::Compute::kBF16 && config.run.device != config::Device::kCuda) {
+    return missing("precision.compute", "\"bf16\" is not available on the CPU",
+                   "set precision.compute = \"f32\", or run.device = \"cuda\"");
   }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
     return missing("parallel",
@@ -115,7 +115,14 @@ Expected<void> lower_into(std::optional<plan::Program>& program, std::string nam
 }  // namespace
 
 DType compute_dtype(const config::Config& config) {
-  return config.precision.compute == config::Compute::kF64 ? DType::kF64 : DType::kF32;
+  switch (config.precision.compute) {
+    case config::Compute::kF64:
+      return DType::kF64;
+    case config::Compute::kBF16:
+      return DType::kBF16;
+    default:
+      return DType::kF32;
+  }
 }
 
 Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
@@ -141,6 +148,10 @@ Expected<Programs> build_programs(const config::Config& config, const ProgramReq
         programs.update, "update",
         model::build_update(config.model, config.optimizer, batch.sequence * batch.batch_sequences, options),
         programs.layout, cuda));
+  }
+  if (config.precision.compute == config::Compute::kBF16) {
+    WYCH_TRY_VOID(lower_into(programs.refresh, "refresh", model::build_refresh(config.model, options),
+                             programs.layout, cuda));
   }
   if (request.evaluation_sequences > 0) {
     const i64 length =

@@ -27,6 +27,7 @@ struct Programs {
   plan::Layout layout;
   i64 num_microbatches = 1;
   std::optional<plan::Program> initialise;
+  std::optional<plan::Program> refresh;  // where weights have compute copies (model::build_refresh)
   std::optional<plan::Program> train;
   std::optional<plan::Program> update;
   std::optional<plan::Program> evaluate;
