@@ -49,8 +49,7 @@ __device__ inline void load_matrices_transposed(u32 (&to)[4], u32 from) {
 
 // c += a b for one piece and 16 terms.
 __device__ inline void multiply_add(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -66,38 +65,51 @@ __device__ inline float fast_exp2(float x) {
 // Two elements in one word, the first in the low half.
 __device__ inline u32 pack_pair(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-  return static_cast<u32>(__bfloat16_as_ushort(pair.x)) |
-         static_cast<u32>(__bfloat16_as_ushort(pair.y)) << 16U;
+  return static_cast<u32>(__bfloat16_as_ushort(pair.x)) | static_cast<u32>(__bfloat16_as_ushort(pair.y))
+                                                              << 16U;
 }
 
-// Bytes from the start of a tile to a chunk of 8 elements.
+// The address of a chunk of 8 elements of a tile, which starts at a multiple of 256 bytes: so the chunk c
+// further on is at that address ^ 16 c where the first one's number has no bit of c, and 8 rows on is 8 rows
+// of bytes on.
 template <int kColumns>
-__device__ u32 chunk_offset(int row, int chunk) {
-  static_assert(kColumns % 64 == 0);
-  return static_cast<u32>(row * kColumns * 2 + (chunk ^ row % 8) * 16);
+__device__ u32 chunk_address(u32 tile, int row, int chunk) {
+  static_assert(kColumns == 64 || kColumns == 128);
+  return tile + static_cast<u32>(row * kColumns * 2 + (chunk ^ row % 8) * 16);
 }
 
-// Queues copies of `count` rows of `columns` elements, a multiple of 8, at 16-byte aligned addresses into a tile
-// of kRows x kColumns; what lies beyond becomes zero.
+// Keeps the compiler from computing what follows from an address ahead of the loop around it: registers are
+// scarcer than integer instructions.
+__device__ inline void compute_late(u32& address) { asm volatile("" : "+r"(address)); }
+
+// Queues copies of `count` rows of `columns` elements, a multiple of 8, at 16-byte aligned addresses into a
+// tile of kRows x kColumns; what lies beyond becomes zero.
 template <int kThreads, int kRows, int kColumns>
 __device__ void copy_tile(u32 tile, const __nv_bfloat16* from, i64 stride, int count, int columns) {
   constexpr int kChunks = kColumns / 8;
-  static_assert(kRows * kChunks % kThreads == 0);
+  constexpr int kStep = kThreads / kChunks;
+  static_assert(kThreads % kChunks == 0 && kStep % 8 == 0 && kRows % kStep == 0);
+  const int row = static_cast<int>(threadIdx.x) / kChunks;
+  const int column = static_cast<int>(threadIdx.x) % kChunks * 8;
+  const u32 to = chunk_address<kColumns>(tile, row, column / 8);
+  const __nv_bfloat16* chunk = from + row * stride + column;
 #pragma unroll
-  for (int n = 0; n < kRows * kChunks / kThreads; ++n) {
-    const int index = static_cast<int>(threadIdx.x) + n * kThreads;
-    const int row = index / kChunks;
-    const int chunk = index % kChunks;
-    const bool exists = row < count && chunk * 8 < columns;
-    copy_async(tile + chunk_offset<kColumns>(row, chunk), exists ? from + row * stride + chunk * 8 : from,
-               exists);
+  for (int n = 0; n < kRows / kStep; ++n) {
+    const bool exists = row + n * kStep < count && column < columns;
+    copy_async(to + n * kStep * kColumns * 2, exists ? chunk : from, exists);
+    chunk += kStep * stride;
   }
 }
 
-// products[i, j] = a_(row + i) . b_j for the rows of two tiles.
+// products[i, j] = a_(row + i) . b_j for the rows of two tiles; `row` is a multiple of 16.
 template <int kM, int kN, int kColumns>
 __device__ void multiply_rows(u32 a, int row, u32 b, Pieces<kM, kN>& products) {
+  constexpr u32 kRowBytes = kColumns * 2;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  u32 a_lane = chunk_address<kColumns>(a, row + lane % 16, lane / 16);
+  u32 b_lane = chunk_address<kColumns>(b, lane / 16 * 8 + lane % 8, lane / 8 % 2);
+  compute_late(a_lane);
+  compute_late(b_lane);
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -109,16 +121,16 @@ __device__ void multiply_rows(u32 a, int row, u32 b, Pieces<kM, kN>& products) {
     }
   }
 #pragma unroll
-  for (int k = 0; k < kColumns / 16; ++k) {
+  for (u32 k = 0; k < kColumns / 16; ++k) {  // two chunks
     u32 left[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      load_matrices(left[m], a + chunk_offset<kColumns>(row + 16 * m + lane % 16, 2 * k + lane / 16));
+      load_matrices(left[m], (a_lane ^ 32 * k) + 16 * m * kRowBytes);
     }
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       u32 right[4];
-      load_matrices(right, b + chunk_offset<kColumns>(8 * n + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
+      load_matrices(right, (b_lane ^ 32 * k) + 8 * n * kRowBytes);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add(products[m][n], left[m], right[0], right[1]);
@@ -131,7 +143,10 @@ __device__ void multiply_rows(u32 a, int row, u32 b, Pieces<kM, kN>& products) {
 // sums[i] += sum_j weights[i, j] b_j for the rows of a tile; weights are rounded to bfloat16.
 template <int kM, int kN, int kColumns>
 __device__ void add_weighted_rows(const Pieces<kM, kN>& weights, u32 b, Pieces<kM, kColumns / 8>& sums) {
+  constexpr u32 kRowBytes = kColumns * 2;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  u32 b_lane = chunk_address<kColumns>(b, lane % 16, lane / 16);
+  compute_late(b_lane);
 #pragma unroll
   for (int k = 0; k < kN / 2; ++k) {
     u32 left[kM][4];
@@ -145,9 +160,9 @@ __device__ void add_weighted_rows(const Pieces<kM, kN>& weights, u32 b, Pieces<k
       left[m][3] = pack_pair(high[2], high[3]);
     }
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; n += 2) {
+    for (u32 n = 0; n < kColumns / 8; n += 2) {
       u32 right[4];
-      load_matrices_transposed(right, b + chunk_offset<kColumns>(16 * k + lane % 16, n + lane / 16));
+      load_matrices_transposed(right, (b_lane ^ 16 * n) + 16 * k * kRowBytes);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add(sums[m][n], left[m], right[0], right[1]);
@@ -160,8 +175,8 @@ __device__ void add_weighted_rows(const Pieces<kM, kN>& weights, u32 b, Pieces<k
 // Writes sums[i] factors[i] to row i of `to` where it is below `count`, `columns` (even) elements at 4-byte
 // aligned addresses; factors are those of rows lane / 4 and lane / 4 + 8 of each piece.
 template <int kM, int kN>
-__device__ void store_pieces(const Pieces<kM, kN>& sums, const float (&factors)[kM][2], int count, int columns,
-                             i64 stride, __nv_bfloat16* to) {
+__device__ void store_pieces(const Pieces<kM, kN>& sums, const float (&factors)[kM][2], int count,
+                             int columns, i64 stride, __nv_bfloat16* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {

@@ -195,11 +195,20 @@ std::vector<ir::OpCase> cases(DType dtype) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim));
     return kCase(dtype, {num_sequences, {layout, sequence, window, scale}, document});
   };
-  return {example(2, 7, {3, 1, 5}, 0, 7),     example(1, 1, {1, 1, 1}, 0, 1),
-          example(1, 13, {4, 2, 6}, 3, 13),   example(2, 11, {2, 2, 4}, 0, 4),
-          example(1, 17, {1, 1, 3}, 5, 7),    example(1, 293, {2, 1, 8}, 0, 293),
-          example(1, 211, {2, 1, 5}, 70, 97), example(2, 70, {2, 1, 67}, 0, 70),
-          example(1, 67, {1, 1, 193}, 9, 40)};
+  std::vector<ir::OpCase> result = {example(2, 7, {3, 1, 5}, 0, 7),     example(1, 1, {1, 1, 1}, 0, 1),
+                                    example(1, 13, {4, 2, 6}, 3, 13),   example(2, 11, {2, 2, 4}, 0, 4),
+                                    example(1, 17, {1, 1, 3}, 5, 7),    example(1, 293, {2, 1, 8}, 0, 293),
+                                    example(1, 211, {2, 1, 5}, 70, 97), example(2, 70, {2, 1, 67}, 0, 70),
+                                    example(1, 67, {1, 1, 193}, 9, 40)};
+  if (dtype == DType::kBF16) {  // what tensor cores take
+    for (const ir::OpCase& more :
+         {example(1, 1, {1, 1, 8}, 0, 1), example(2, 65, {4, 2, 16}, 0, 65),
+          example(1, 257, {2, 1, 64}, 0, 101), example(1, 211, {3, 3, 72}, 70, 97),
+          example(2, 150, {4, 1, 128}, 0, 150), example(1, 400, {2, 1, 128}, 33, 400)}) {
+      result.push_back(more);
+    }
+  }
+  return result;
 }
 
 }  // namespace

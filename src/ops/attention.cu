@@ -6,11 +6,14 @@
 // the group in order): both compute the scores again, seven products instead of five, but no sum crosses
 // blocks. Tiles start at multiples of 64, so a query's bits depend on what it sees alone. Bytes: every tile
 // reads the keys and values it sees (forward, dq) or the queries and dout that see it.
+//
+// In bfloat16 this is the oracle and fallback of attention_mma.cu, which takes the shapes that it supports.
 #include <climits>
+#include <type_traits>
 
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_tile.cuh"
-#include "ops/attention.h"
+#include "ops/attention_problem.cuh"
 
 namespace wych::ops {
 namespace {
@@ -37,30 +40,9 @@ struct Shared {
 };
 
 template <class T>
-struct Problem {
-  int num_sequences;
-  int sequence;
-  int query_heads;
-  int kv_heads;
-  int head_dim;
-  int window;  // at most `sequence`; 0: unlimited
-  float scale;
-  const T* qkv;
-  const i32* document_start;
-
-  __device__ i64 width() const { return static_cast<i64>(query_heads + 2 * kv_heads) * head_dim; }
-  __device__ i64 out_width() const { return static_cast<i64>(query_heads) * head_dim; }
-  __device__ i64 tokens() const { return static_cast<i64>(num_sequences) * sequence; }
-  // The first key that a query sees; none for queries behind the sequence.
-  __device__ int first_key(i64 first_token, int query) const {
-    if (query >= sequence) {
-      return INT_MAX;
-    }
-    const int document = document_start[first_token + query];
-    const int oldest = window > 0 ? query + 1 - window : 0;
-    return max(max(document, oldest), 0);
-  }
-};
+using Problem = AttentionProblem<T>;
+template <class T>
+using Gradients = AttentionGradients<T>;
 
 // The rows of `matrix` from token `token` on, at column `head` * head_dim.
 template <class T>
@@ -96,22 +78,6 @@ __device__ int first_tile_of_keys(const Problem<T>& problem, i64 first_token, in
     first = min(first, shared.first_keys[r]);
   }
   return first / kTile * kTile;
-}
-
-// The tile of queries of a block, numbered from the last, which have most keys, so that short blocks level
-// the load at the end.
-struct QueryTile {
-  i64 first_token;  // of the sequence
-  int head;
-  int query;  // the first
-};
-template <class T>
-__device__ QueryTile query_tile(const Problem<T>& problem) {
-  const int tiles = (problem.sequence + kTile - 1) / kTile;
-  const i64 pairs = static_cast<i64>(problem.num_sequences) * problem.query_heads;
-  const i64 pair = blockIdx.x % pairs;
-  return {pair / problem.query_heads * problem.sequence, static_cast<int>(pair % problem.query_heads),
-          (tiles - 1 - static_cast<int>(blockIdx.x / pairs)) * kTile};
 }
 
 // The softmax of a thread's rows: with the keys so far, sum = sum_j exp(s_j - largest).
@@ -154,10 +120,10 @@ template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
     attention_forward_kernel(const Problem<T> problem, T* __restrict__ out, float* __restrict__ lse) {
   __shared__ Shared shared;
-  const QueryTile tile = query_tile(problem);
-  const int kv_head = tile.head / (problem.query_heads / problem.kv_heads);
-  const int count = problem.sequence - tile.query;
-  const i64 token = tile.first_token + tile.query;
+  const AttentionTile tile = query_tile<kTile>(problem);
+  const int kv_head = tile.head / problem.group();
+  const int count = problem.sequence - tile.first;
+  const i64 token = tile.first_token + tile.first;
   const Rows<T> queries = queries_at(problem, token, tile.head, count);
   Softmax state;
 #pragma unroll
@@ -166,13 +132,13 @@ __global__ void __launch_bounds__(kThreads)
     state.sum[i] = 0;
   }
   Tile sums[kColumnTiles] = {};
-  const int end = min(tile.query + kTile, problem.sequence);
-  for (int key = first_tile_of_keys(problem, tile.first_token, tile.query, shared); key < end; key += kTile) {
+  const int end = min(tile.first + kTile, problem.sequence);
+  for (int key = first_tile_of_keys(problem, tile.first_token, tile.first, shared); key < end; key += kTile) {
     const i64 key_token = tile.first_token + key;
     Tile scores;
     float shrink[kEach];
     multiply_rows(shared.products, queries, keys_at(problem, key_token, kv_head, end - key), scores);
-    exponentials(problem, shared, tile.query, key, scores, state, shrink);
+    exponentials(problem, shared, tile.first, key, scores, state, shrink);
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
 #pragma unroll
@@ -196,14 +162,6 @@ __global__ void __launch_bounds__(kThreads)
   store_rows(sums, factors, count, problem.head_dim, problem.out_width(),
              out + token * problem.out_width() + static_cast<i64>(tile.head) * problem.head_dim);
 }
-
-template <class T>
-struct Gradients {
-  const T* dout;
-  const float* lse;
-  const float* delta;  // f32[hq, T]: dout . out
-  T* dqkv;
-};
 
 // One warp a token and head.
 template <class T>
@@ -237,10 +195,10 @@ template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
     attention_dq_kernel(const Problem<T> problem, const Gradients<T> gradients) {
   __shared__ Shared shared;
-  const QueryTile tile = query_tile(problem);
-  const int kv_head = tile.head / (problem.query_heads / problem.kv_heads);
-  const int count = problem.sequence - tile.query;
-  const i64 token = tile.first_token + tile.query;
+  const AttentionTile tile = query_tile<kTile>(problem);
+  const int kv_head = tile.head / problem.group();
+  const int count = problem.sequence - tile.first;
+  const i64 token = tile.first_token + tile.first;
   const Rows<T> queries = queries_at(problem, token, tile.head, count);
   const Rows<T> dout = rows_at(problem, gradients.dout, problem.out_width(), token, tile.head, count);
   const i64 row = tile.head * problem.tokens() + token + own_row();
@@ -252,8 +210,8 @@ __global__ void __launch_bounds__(kThreads)
     delta[i] = own_row() + i < count ? gradients.delta[row + i] : 0.0F;
   }
   Tile sums[kColumnTiles] = {};
-  const int end = min(tile.query + kTile, problem.sequence);
-  for (int key = first_tile_of_keys(problem, tile.first_token, tile.query, shared); key < end; key += kTile) {
+  const int end = min(tile.first + kTile, problem.sequence);
+  for (int key = first_tile_of_keys(problem, tile.first_token, tile.first, shared); key < end; key += kTile) {
     const i64 key_token = tile.first_token + key;
     const Rows<T> keys = keys_at(problem, key_token, kv_head, end - key);
     Tile scores;
@@ -266,7 +224,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
         const int column = key + own_column() + j;
-        const bool seen = column >= first_key && column <= tile.query + own_row() + i;
+        const bool seen = column >= first_key && column <= tile.first + own_row() + i;
         differentiate(seen, problem.scale, lse[i], delta[i], scores[i][j], products[i][j]);
       }
     }
@@ -313,18 +271,15 @@ template <int kColumnTiles, class T>
 __global__ void __launch_bounds__(kThreads)
     attention_dkv_kernel(const Problem<T> problem, const Gradients<T> gradients) {
   __shared__ Shared shared;
-  const i64 pairs = static_cast<i64>(problem.num_sequences) * problem.kv_heads;
-  const i64 pair = blockIdx.x % pairs;
-  const int key = static_cast<int>(blockIdx.x / pairs) * kTile;  // the first keys are seen most
-  const i64 first_token = pair / problem.kv_heads * problem.sequence;
-  const int kv_head = static_cast<int>(pair % problem.kv_heads);
-  const int group = problem.query_heads / problem.kv_heads;
+  const AttentionTile tile = key_tile<kTile>(problem);
+  const int key = tile.first;
+  const int kv_head = tile.head;
+  const i64 first_token = tile.first_token;
   const int key_end = min(key + kTile, problem.sequence);
-  const int query_end =
-      problem.window > 0 ? min(problem.sequence, key_end - 1 + problem.window) : problem.sequence;
+  const int query_end = problem.query_end(key_end);
   Tile dk[kColumnTiles] = {};
   Tile dv[kColumnTiles] = {};
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+  for (int head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
     for (int query = key; query < query_end; query += kTile) {
       int first_key = INT_MAX;
       if (threadIdx.x < kTile) {
@@ -345,40 +300,19 @@ __global__ void __launch_bounds__(kThreads)
       gradients.dqkv + first + problem.out_width() + static_cast<i64>(problem.kv_heads) * problem.head_dim);
 }
 
-template <class T>
-Problem<T> problem_of(const AttentionShape& shape, const ir::View& qkv, const ir::View& document_start) {
-  WYCH_CHECK(shape.layout.head_dim <= kMaxHeadDim, "head_dim {}", shape.layout.head_dim);
-  WYCH_CHECK(shape.sequence <= INT_MAX / 4, "sequence {}", shape.sequence);
-  return {static_cast<int>(qkv.dim(0) / shape.sequence),
-          static_cast<int>(shape.sequence),
-          static_cast<int>(shape.layout.query_heads),
-          static_cast<int>(shape.layout.kv_heads),
-          static_cast<int>(shape.layout.head_dim),
-          static_cast<int>(shape.window < shape.sequence ? shape.window : shape.sequence),
-          static_cast<float>(shape.scale),
-          device_cast<const T>(qkv),
-          document_start.as<i32>()};
-}
-
-// Blocks of a kernel whose block owns a tile of a sequence and a head.
-template <class T>
-unsigned num_tiles(const Problem<T>& problem, int heads) {
-  return kernels::blocks_for(ceil_div(problem.sequence, kTile) * problem.num_sequences * heads, 1);
-}
-
 template <int kColumnTiles, class T>
 void launch_forward(CUstream_st* stream, const Problem<T>& problem, T* out, float* lse) {
-  const unsigned blocks = num_tiles(problem, problem.query_heads);
+  const unsigned blocks = attention_blocks(problem, kTile, problem.query_heads);
   attention_forward_kernel<kColumnTiles><<<blocks, kThreads, 0, stream>>>(problem, out, lse);
   WYCH_CUDA_LAUNCHED();
 }
 
 template <int kColumnTiles, class T>
 void launch_backward(CUstream_st* stream, const Problem<T>& problem, const Gradients<T>& gradients) {
-  const unsigned queries = num_tiles(problem, problem.query_heads);
+  const unsigned queries = attention_blocks(problem, kTile, problem.query_heads);
   attention_dq_kernel<kColumnTiles><<<queries, kThreads, 0, stream>>>(problem, gradients);
   WYCH_CUDA_LAUNCHED();
-  const unsigned keys = num_tiles(problem, problem.kv_heads);
+  const unsigned keys = attention_blocks(problem, kTile, problem.kv_heads);
   attention_dkv_kernel<kColumnTiles><<<keys, kThreads, 0, stream>>>(problem, gradients);
   WYCH_CUDA_LAUNCHED();
 }
@@ -397,7 +331,14 @@ void dispatch_columns(int head_dim, F&& f) {
 
 template <class T>
 void run_forward(const ir::CudaContext& context, const AttentionShape& shape) {
-  const Problem<T> problem = problem_of<T>(shape, context.input(0), context.input(1));
+  const Problem<T> problem = attention_problem<T>(shape, context.input(0), context.input(1));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (attention_mma_supports(shape)) {
+      return attention_mma_forward(context.stream, problem, device_cast<T>(context.output(0)),
+                                   context.output(1).as<float>());
+    }
+  }
+  WYCH_CHECK(problem.head_dim <= kMaxHeadDim, "head_dim {}", problem.head_dim);
   dispatch_columns(problem.head_dim, [&]<int kColumnTiles>() {
     launch_forward<kColumnTiles>(context.stream, problem, device_cast<T>(context.output(0)),
                                  context.output(1).as<float>());
@@ -406,7 +347,7 @@ void run_forward(const ir::CudaContext& context, const AttentionShape& shape) {
 
 template <class T>
 void run_backward(const ir::CudaContext& context, const AttentionShape& shape) {
-  const Problem<T> problem = problem_of<T>(shape, context.input(1), context.input(4));
+  const Problem<T> problem = attention_problem<T>(shape, context.input(1), context.input(4));
   const T* dout = device_cast<const T>(context.input(0));
   auto* delta = reinterpret_cast<float*>(context.workspace);
   const i64 rows = context.input(3).elements();
@@ -414,6 +355,12 @@ void run_backward(const ir::CudaContext& context, const AttentionShape& shape) {
       problem, dout, device_cast<const T>(context.input(2)), delta);
   WYCH_CUDA_LAUNCHED();
   const Gradients<T> gradients{dout, context.input(3).as<float>(), delta, device_cast<T>(context.output(0))};
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (attention_mma_supports(shape)) {
+      return attention_mma_backward(context.stream, problem, gradients);
+    }
+  }
+  WYCH_CHECK(problem.head_dim <= kMaxHeadDim, "head_dim {}", problem.head_dim);
   dispatch_columns(problem.head_dim, [&]<int kColumnTiles>() {
     launch_backward<kColumnTiles>(context.stream, problem, gradients);
   });

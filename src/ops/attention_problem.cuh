@@ -21,9 +21,9 @@ struct AttentionProblem {
   const T* qkv;
   const i32* document_start;
 
-  __host__ __device__ i64 width() const { return static_cast<i64>(query_heads + 2 * kv_heads) * head_dim; }
-  __host__ __device__ i64 out_width() const { return static_cast<i64>(query_heads) * head_dim; }
-  __host__ __device__ i64 tokens() const { return static_cast<i64>(num_sequences) * sequence; }
+  __device__ i64 width() const { return static_cast<i64>(query_heads + 2 * kv_heads) * head_dim; }
+  __device__ i64 out_width() const { return static_cast<i64>(query_heads) * head_dim; }
+  __device__ i64 tokens() const { return static_cast<i64>(num_sequences) * sequence; }
   __device__ int group() const { return query_heads / kv_heads; }
   // The first element of query head `head` of a token of qkv. Key head h follows as number query_heads + h,
   // value head h as query_heads + kv_heads + h.

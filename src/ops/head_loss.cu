@@ -5,6 +5,7 @@
 // fixed order at the end.
 #include <algorithm>
 #include <cfloat>
+#include <type_traits>
 
 #include "device/cuda_matmul.h"
 #include "kernels/cuda_gemm.h"
