@@ -238,6 +238,15 @@ DomainScore score_of(const Sums& sums, const data::Dataset& dataset, const std::
   return score;
 }
 
+void add_scores(io::JsonObject& object, const Scores& scores) {
+  object.add("ce", scores.ce)
+      .add("bits_per_byte", scores.bits_per_byte)
+      .add("bigram_ce", scores.bigram_ce)
+      .add("bigram_bits_per_byte", scores.bigram_bits_per_byte)
+      .add("unigram_ce", scores.unigram_ce)
+      .add("unigram_bits_per_byte", scores.unigram_bits_per_byte);
+}
+
 // The domains that have files, in the dataset's order.
 std::vector<std::string> domain_names(const data::Dataset& dataset) {
   std::vector<std::string> names;
@@ -273,6 +282,20 @@ Expected<FinalEvaluation> evaluate_held_out(Engine& engine, const config::ModelC
   result.report.step = step;
   result.report.final = true;
   return result;
+}
+
+io::JsonObject scores_json(const FinalEvaluation& evaluation) {
+  std::string domains;
+  for (const DomainScore& domain : evaluation.domains) {
+    io::JsonObject object;
+    add_scores(object, domain);
+    object.add("name", domain.name).add("targets", domain.targets);
+    domains += (domains.empty() ? "" : ",") + object.text();
+  }
+  io::JsonObject all;
+  add_scores(all, evaluation.report);
+  all.add_raw("domains", "[" + domains + "]");
+  return all;
 }
 
 RoutedText route_text(Engine& engine, const data::Tokenizer& tokenizer, const data::BatchOptions& options,

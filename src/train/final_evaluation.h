@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "data/tokenizer.h"
+#include "io/json.h"
 #include "train/engine.h"
 #include "train/routing.h"
 #include "train/run_view.h"
@@ -27,8 +28,11 @@ Expected<FinalEvaluation> evaluate_held_out(Engine& engine, const config::ModelC
                                             const data::Dataset& dataset, const data::Tokenizer& tokenizer,
                                             const data::BatchOptions& options, i64 step);
 
-// The routes of `text` as the model reads it: its ids, cut to one sequence. The first `num_given` tokens are
-// marked as given.
+// Event "final_evaluation": the scores of all held-out text, and of each domain under "domains".
+io::JsonObject scores_json(const FinalEvaluation& evaluation);
+
+// The routes of a text as the model reads it, cut to one sequence. The first `num_given` of `ids` are marked
+// as given to the model.
 RoutedText route_text(Engine& engine, const data::Tokenizer& tokenizer, const data::BatchOptions& options,
                       const RoutingRecord& routing, std::string title, std::span<const i32> ids,
                       i64 num_given);

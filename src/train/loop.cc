@@ -39,26 +39,6 @@ struct RunData {
   data::Tokenizer tokenizer;
 };
 
-// One "final_evaluation" event: the scores of all held-out text, and of each domain under "domains".
-io::JsonObject scores_json(const Scores& scores) {
-  return std::move(io::JsonObject()
-                       .add("ce", scores.ce)
-                       .add("bits_per_byte", scores.bits_per_byte)
-                       .add("bigram_ce", scores.bigram_ce)
-                       .add("bigram_bits_per_byte", scores.bigram_bits_per_byte)
-                       .add("unigram_ce", scores.unigram_ce)
-                       .add("unigram_bits_per_byte", scores.unigram_bits_per_byte));
-}
-
-io::JsonObject scores_json(const Scores& scores, std::span<const DomainScore> domains) {
-  std::string list;
-  for (const DomainScore& domain : domains) {
-    list += list.empty() ? "" : ",";
-    list += scores_json(domain).add("name", domain.name).add("targets", domain.targets).text();
-  }
-  return std::move(scores_json(scores).add_raw("domains", "[" + list + "]"));
-}
-
 Expected<RunData> open_data(const config::Config& config, i64 evaluation_sequences) {
   WYCH_TRY(data::Dataset dataset, data::load_dataset(config.data.dir));
   if (dataset.vocab_size > config.model.vocab_size) {
@@ -367,8 +347,7 @@ class TrainingRun {
     WYCH_TRY(FinalEvaluation final, evaluate_held_out(*engine_, config_.model, data_->dataset,
                                                       data_->tokenizer, options, progress_.step));
     view_.evaluated(final.report);
-    WYCH_TRY_VOID(
-        folder_->write_event(progress_.step, "final_evaluation", scores_json(final.report, final.domains)));
+    WYCH_TRY_VOID(folder_->write_event(progress_.step, "final_evaluation", scores_json(final)));
     WYCH_TRY_VOID(folder_->write_evaluation(final.report, final.domains, seconds_since(start)));
     if (final.routing.empty()) {
       return {};
