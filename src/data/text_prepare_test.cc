@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "data/inspect.h"
 #include "data/test_folder.h"
 #include "data/tokenizer.h"
 
