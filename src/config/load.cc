@@ -152,7 +152,8 @@ class Applier {
     const std::string_view name = key.substr(kSourcePrefix.size());
     const std::string_view first = name.substr(0, name.find('.'));
     const bool plain = std::all_of(first.begin(), first.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+             c == '-';
     });
     return plain ? std::string(first) : "";
   }

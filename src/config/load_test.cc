@@ -121,7 +121,8 @@ TEST_F(Load, SourcesOfAMixtureAreNamedByTheUser) {
 TEST_F(Load, LayersAddToTheSourcesOfTheLayerBelow) {
   (void)write("base.toml", kMixture);
   const Expected<Loaded> loaded = load_with(
-      write("a.toml", "extends = \"base.toml\"\n[data.source.web]\nweight = 2\n[data.source.wiki]\npaths = \"w\"\n"),
+      write("a.toml",
+            "extends = \"base.toml\"\n[data.source.web]\nweight = 2\n[data.source.wiki]\npaths = \"w\"\n"),
       {"--data.source.code-2.weight=0"});
   ASSERT_TRUE(loaded.has_value()) << loaded.error().text();
   EXPECT_EQ(loaded->config.data.source.at("web").weight, 2.0);
@@ -154,7 +155,8 @@ TEST_F(Load, TheDataIsNamedInOneWay) {
   EXPECT_EQ(loaded->config.data.dir, "");
   EXPECT_EQ(loaded->config.data.paths, std::vector<std::string>{"a.npy"});
   EXPECT_TRUE(load_with(path, {"--data.mix=m.txt", "--data.eos_id=5"}).has_value());
-  expect_contains(errors(path, {"--data.paths=a", "--data.mix=b", "--data.eos_id=5"}), "is set beside data.paths");
+  expect_contains(errors(path, {"--data.paths=a", "--data.mix=b", "--data.eos_id=5"}),
+                  "is set beside data.paths");
 }
 
 TEST_F(Load, ReportsAllErrorsInOnePassWithFileAndLine) {
@@ -287,14 +289,16 @@ TEST_F(Load, EveryRuleBetweenKeysRefusesByName) {
       {{"--data.batch_sequences=16385", "--data.microbatch_sequences=1"},
        "data.microbatch_sequences: is 1: a rank's 16385 of data.batch_sequences = 16385 make 16385 "
        "microbatches"},
-      {{"--data.dir="}, "data.dir: must be given, or data.paths, data.mix or a [data.source.NAME]; make a folder "
-                        "with `wych data prepare --out DIR`"},
+      {{"--data.dir="},
+       "data.dir: must be given, or data.paths, data.mix or a [data.source.NAME]; make a folder "
+       "with `wych data prepare --out DIR`"},
       {{"--data.paths=a"}, "data.tokenizer: must be given, or data.eos_id"},
       {{"--data.valid_paths=a"}, "data.valid_paths: belongs to data.paths or data.mix"},
       {{"--data.label_masks=a"}, "data.label_masks: belongs to data.paths"},
       {{"--data.mix_root=a"}, "data.mix_root: belongs to data.mix"},
       {{"--data.eos_id=3"}, "data.dir: says itself what"},
-      {{"--data.packing=true", "--data.document_mask=false"}, "data.packing: needs data.document_mask = true"},
+      {{"--data.packing=true", "--data.document_mask=false"},
+       "data.packing: needs data.document_mask = true"},
       {{"--data.packing=true", "--data.document_mask=true", "--data.targets=t+1"},
        "data.packing: needs data.targets = \"olmo\""},
       {{"--data.mixture_tokens=3"}, "data.mixture_tokens: is the size of a mixture"},

@@ -52,10 +52,12 @@ constexpr std::array<Section, 16> kSections = {{
      "The loss that spreads tokens over experts: (E / k) sum f_e p_e, 1 when balanced."},
     {"data",
      "What is read, and how much of it per step. Give one of `dir`, `paths`, `mix` and sections "
-     "`[data.source.NAME]`, and `batch_sequences` or `batch_tokens`. Paths may be patterns (`*`, `?`, `[ab]`, "
+     "`[data.source.NAME]`, and `batch_sequences` or `batch_tokens`. Paths may be patterns (`*`, `?`, "
+     "`[ab]`, "
      "`{a,b}`) and name token files of every format that `wych data inspect` knows."},
     {"data.source.NAME",
-     "A part of a mixture, under a name of your own (letters, digits, `_`, `-`). A share is `weight` over the "
+     "A part of a mixture, under a name of your own (letters, digits, `_`, `-`). A share is `weight` over "
+     "the "
      "sum of weights of `data.mixture_tokens`, rounded to whole sequences."},
     {"optimizer", "AdamW with decoupled weight decay."},
     {"optimizer.skip_step", "Leaves out the update of a step whose loss or gradient norm is an outlier."},

@@ -64,8 +64,8 @@ TEST(Schema, EveryMemberHasAKey) {
   EXPECT_EQ(count["model.moe.router"], 3);
   [[maybe_unused]] const auto& [b1, b2] = balance;
   EXPECT_EQ(count["model.moe.router.balance_loss"], 2);
-  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7, d8, sources, d9, d10, d11, d12, d13, d14, d15, d16,
-                                d17, d18, d19, d20, d21] = config.data;
+  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7, d8, sources, d9, d10, d11, d12, d13, d14, d15,
+                                d16, d17, d18, d19, d20, d21] = config.data;
   EXPECT_EQ(count["data"], 21);
   [[maybe_unused]] const auto& [n1, n2, n3, n4, n5, n6, n7, n8] = source;
   EXPECT_EQ(count["data.source.NAME"], 8);

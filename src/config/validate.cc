@@ -119,10 +119,10 @@ void check_data(const DataConfig& data, Rules& rules) {
   rules.require(has_other || !data.source.empty(), {"data.dir", "data.paths", "data.mix"},
                 "must be given, or data.paths, data.mix or a [data.source.NAME]",
                 "make a folder with `wych data prepare --out DIR`");
-  rules.require(!has_other || data.source.empty(), {"data.dir", "data.paths", "data.mix"},
-                fmt::format("is set beside [data.source.{}]",
-                            data.source.empty() ? "" : data.source.begin()->first),
-                "give one of them: an empty string or list takes the other back");
+  rules.require(
+      !has_other || data.source.empty(), {"data.dir", "data.paths", "data.mix"},
+      fmt::format("is set beside [data.source.{}]", data.source.empty() ? "" : data.source.begin()->first),
+      "give one of them: an empty string or list takes the other back");
   rules.require(has_files || data.valid_paths.empty(), {"data.valid_paths", "data.paths"},
                 "belongs to data.paths or data.mix, and neither is given",
                 "a folder has its own held-out files, a source valid_paths of its own");
@@ -134,9 +134,10 @@ void check_data(const DataConfig& data, Rules& rules) {
   rules.require(!data.mix.empty() || (data.mix_root.empty() && data.mix_tokenizer.empty()),
                 {"data.mix_root", "data.mix_tokenizer", "data.mix"},
                 "belongs to data.mix, which is not given");
-  rules.require(data.dir.empty() || (data.tokenizer.empty() && data.dtype == IdType::kAuto && data.eos_id < 0),
-                {"data.dir", "data.tokenizer", "data.dtype", "data.eos_id"},
-                "says itself what data.tokenizer, data.dtype and data.eos_id are", "leave those out");
+  rules.require(
+      data.dir.empty() || (data.tokenizer.empty() && data.dtype == IdType::kAuto && data.eos_id < 0),
+      {"data.dir", "data.tokenizer", "data.dtype", "data.eos_id"},
+      "says itself what data.tokenizer, data.dtype and data.eos_id are", "leave those out");
   rules.require(!has_files || !data.tokenizer.empty() || data.eos_id >= 0,
                 {"data.tokenizer", "data.eos_id", "data.paths", "data.mix"}, "must be given, or data.eos_id");
   rules.require(!data.packing || data.document_mask, {"data.packing", "data.document_mask"},

@@ -72,6 +72,8 @@ class Instances {
   // Whole instances of a file, chosen or not.
   [[nodiscard]] i64 instances_of(std::size_t file) const;
   [[nodiscard]] std::span<const InstanceFile> files() const { return *files_; }
+  // What is chosen of which file, in order.
+  [[nodiscard]] std::span<const InstanceRange> ranges() const { return ranges_; }
   // Tokens in the tails of the files, which no instance holds.
   [[nodiscard]] i64 tokens_dropped() const { return tokens_dropped_; }
   // Places of packed instances that no token fills.

@@ -56,25 +56,40 @@ bool is_space(i32 code_point) {
          category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
-bool is_letter_or_digit(i32 code_point) {
+bool is_letter(i32 code_point) {
   const utf8proc_category_t category = utf8proc_category(code_point);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
-         category == UTF8PROC_CATEGORY_ND;
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_letter_or_digit(i32 code_point) {
+  return is_letter(code_point) || utf8proc_category(code_point) == UTF8PROC_CATEGORY_ND;
+}
+
+// The character that ends before `at` > 0; -1 if it is none.
+i32 code_point_before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<u8>(text[begin]) & 0xc0U) == 0x80U) {
+    --begin;
+  }
+  return code_point_at(text.substr(0, at), begin);
 }
 
 // Whether "x\n" ends before `at` and a word begins there, x being no space: longer runs of spaces are split
 // by what follows them.
-bool is_cut(std::string_view text, std::size_t at) {
+bool is_line_cut(std::string_view text, std::size_t at) {
   if (at < 2 || text[at - 1] != '\n') {
     return false;
   }
-  std::size_t before = at - 2;
-  while (before > 0 && at - before < 5 && (static_cast<u8>(text[before]) & 0xc0U) == 0x80U) {
-    --before;
-  }
-  const i32 last = code_point_at(text.substr(0, at - 1), before);
+  const i32 last = code_point_before(text, at - 1);
   const i32 next = code_point_at(text, at);
   return last >= 0 && next >= 0 && !is_space(last) && is_letter_or_digit(next);
+}
+
+// Whether a letter stands on both sides of the single space at `at`.
+bool is_word_cut(std::string_view text, std::size_t at) {
+  const i32 last = code_point_before(text, at);
+  const i32 next = code_point_at(text, at + 1);
+  return last >= 0 && next >= 0 && is_letter(last) && is_letter(next);
 }
 
 // A place to cut at any price: after a line, else between two characters.
@@ -201,14 +216,24 @@ class JsonLines {
 
 }  // namespace
 
+// Lines first: they make sections that a reader would make too. Then "word| word": in every byte-level
+// pattern a word's letters end before a space, and a single space belongs to the word behind it.
 std::size_t find_cut(std::string_view text) {
-  for (std::size_t at = text.rfind('\n'); at != std::string_view::npos && at + 1 > text.size() / 2;
-       at = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1)) {
-    if (at + 1 < text.size() && is_cut(text, at + 1)) {
-      return at + 1;
+  const auto last = [text](char separator, auto accepts) {
+    for (std::size_t at = text.rfind(separator); at != std::string_view::npos && at + 1 > text.size() / 2;
+         at = at == 0 ? std::string_view::npos : text.rfind(separator, at - 1)) {
+      if (at + 1 < text.size() && accepts(at)) {
+        return at;
+      }
     }
+    return std::string_view::npos;
+  };
+  const std::size_t line = last('\n', [text](std::size_t at) { return is_line_cut(text, at + 1); });
+  if (line != std::string_view::npos) {
+    return line + 1;
   }
-  return 0;
+  const std::size_t space = last(' ', [text](std::size_t at) { return at > 0 && is_word_cut(text, at); });
+  return space != std::string_view::npos ? space : 0;
 }
 
 std::size_t find_invalid_utf8(std::string_view text) {

@@ -117,8 +117,12 @@ Expected<Dataset> describe(const TokenizeOptions& options, const Tokenizer& toke
   dataset.type = options.type.value_or(token_type_for(dataset.vocab_size));
   dataset.tokenizer = kTokenizerFile;
   dataset.domains = {{options.domain, "as its source"}};
-  dataset.recipe =
-      fmt::format("tokenized: {}; held out {:g}", fmt::join(options.files, " "), options.valid_fraction);
+  constexpr std::size_t kNamedFiles = 4;
+  const std::size_t named = std::min(kNamedFiles, options.files.size());
+  dataset.recipe = fmt::format(
+      "tokenized: {}{}; held out {:g}",
+      fmt::join(options.files.begin(), options.files.begin() + static_cast<std::ptrdiff_t>(named), " "),
+      named < options.files.size() ? " and more" : "", options.valid_fraction);
   const i64 eos_id = options.eos_id >= 0 ? options.eos_id : tokenizer.eos_id();
   if (eos_id < 0 || eos_id >= dataset.vocab_size) {
     return Error{ErrorKind::kUsage,

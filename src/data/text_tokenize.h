@@ -27,7 +27,7 @@ struct TokenizeOptions {
   // Of every 1 / fraction documents one is held out, chosen by a hash; of plain text sections of about 32
   // KiB. 0: none.
   double valid_fraction = 0.0;
-  i64 batch_bytes = i64{32} << 20U;  // of text encoded at a time: memory is about 12 times this
+  i64 batch_bytes = i64{32} << 20U;  // of text encoded at a time: memory is about 6 times this
   i64 shard_tokens = i64{1} << 30U;  // a token file ends with the document that reaches this
 };
 

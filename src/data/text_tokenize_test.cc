@@ -96,6 +96,17 @@ TEST_F(TextTokenize, APlainFileHasTheIdsOfItsWholeText) {
   EXPECT_EQ(tokens_of(report.dataset, Split::kTrain), encoded(text));
 }
 
+// The same where every line is indented, so that no line is a place to cut.
+TEST_F(TextTokenize, AnIndentedFileHasTheIdsOfItsWholeText) {
+  std::string text;
+  while (text.size() < 2500000) {
+    text += "   " + std::to_string(text.size()) +
+            " In the beginning  was\tthe word's end...\n\n     (and) more of it\n";
+  }
+  const TokenizeReport report = run(options("out", {folder_.write("book.txt", text)})).value();
+  EXPECT_EQ(tokens_of(report.dataset, Split::kTrain), encoded(text));
+}
+
 TEST_F(TextTokenize, DoesNotDependOnThreadsOrBatches) {
   std::string text;
   for (int i = 0; i < 300; ++i) {

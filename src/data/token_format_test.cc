@@ -278,13 +278,14 @@ TEST(TokenFormat, RefusesDamagedMegatronPairs) {
             std::string::npos);
 }
 
-// Any prefix of any file opens or is refused with an error; nothing reads outside it.
-TEST(TokenFormat, SurvivesEveryPrefix) {
+// A file cut anywhere opens or is refused with an error; nothing reads outside it.
+TEST(TokenFormat, SurvivesCuts) {
   const TestFolder folder;
   (void)folder.write("m.bin", le(2, {1, 2, 3, 4, 5}));
   for (const std::string& bytes : {kNumpyTwo, llm_c(20240520, 1, 3, le(2, {1, 2, 3})), megatron_index(),
                                    llmq(2, 4, 1, 9, 0, le(4, {1}))}) {
-    for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    // Every one through the fields, then some.
+    for (std::size_t length = 0; length <= bytes.size(); length += length < 160 ? 1 : 13) {
       const auto result = TokenFile::open(folder.write("m.idx", bytes.substr(0, length)));
       EXPECT_TRUE(!result.has_value() || length == bytes.size());
       const auto other = TokenFile::open(folder.write("x.bin", bytes.substr(0, length)));

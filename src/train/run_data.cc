@@ -71,8 +71,10 @@ u64 order_fingerprint(const config::Config& config, const data::OpenedData& open
   if (config.data.shuffle_chunk > 1) {
     text += fmt::format(" chunk {}", config.data.shuffle_chunk);
   }
-  for (const std::string& share : data.shares) {
-    text += "\n" + share;
+  if (!data.shares.empty()) {
+    for (const data::InstanceRange& range : data.sampler.instances().ranges()) {
+      text += fmt::format("\n{} of file {}", range.count, range.file);
+    }
   }
   return hash_bytes(text);
 }
