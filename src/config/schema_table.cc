@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 5> kIdTypes = {"auto", "u8", "u16", "u32"
 constexpr std::array<std::string_view, 2> kTargetRules = {"olmo", "t+1"};
 constexpr std::array<std::string_view, 4> kStyles = {"auto", "live", "plain", "json"};
 
-constexpr std::array<Section, 16> kSections = {{
+constexpr std::array<Section, 17> kSections = {{
     {"run", "The run: how long, where, on what."},
     {"model", "The shape of the transformer."},
     {"model.attention", "Causal self-attention with rotary positions."},

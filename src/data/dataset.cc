@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -121,6 +122,14 @@ void read_files(const Json& list, Dataset& dataset, std::string& problem) {
 }  // namespace
 
 std::string_view split_name(Split split) { return split == Split::kTrain ? "train" : "valid"; }
+
+std::string plain_folder_name(const std::string& folder) {
+  std::string name = std::filesystem::path(folder).lexically_normal().string();
+  if (name.size() > 1 && name.ends_with('/')) {
+    name.pop_back();
+  }
+  return name;
+}
 
 u64 Dataset::fingerprint(Split split) const {
   Hasher hasher;

@@ -49,6 +49,9 @@ struct Dataset {
   [[nodiscard]] i64 text_bytes(Split split, std::string_view domain = {}) const;
 };
 
+// "a/b" of "a/./b/".
+std::string plain_folder_name(const std::string& folder);
+
 inline constexpr std::string_view kDatasetFileName = "dataset.json";
 
 // Reads FOLDER/dataset.json. Errors (kData): missing, damaged, of another format version, out of range.

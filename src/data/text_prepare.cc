@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/staged_folder.h"
 #include "data/bpe_trainer.h"
-#include "data/partial_folder.h"
 #include "data/tokenizer.h"
 
 namespace wych::data {
@@ -220,9 +220,11 @@ Expected<PrepareReport> prepare_laptop_data(const PrepareOptions& options, Threa
     progress(fmt::format("{} is ready", folder));
     return PrepareReport{std::move(*existing), true};
   }
-  WYCH_TRY(PartialFolder partial, PartialFolder::create(folder));
-  WYCH_TRY(Dataset dataset, build(options, partial.path(), pool, progress));
-  WYCH_TRY_VOID(partial.move_into_place());
+  std::error_code failure;
+  fs::create_directories(fs::absolute(folder).parent_path(), failure);  // a failure shows in what follows
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(folder, ErrorKind::kData));
+  WYCH_TRY(Dataset dataset, build(options, staged.path(), pool, progress));
+  WYCH_TRY_VOID(staged.publish());
   dataset.folder = folder;
   return PrepareReport{std::move(dataset), false};
 }

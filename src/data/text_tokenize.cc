@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "data/partial_folder.h"
+#include "base/staged_folder.h"
 #include "data/sources.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
@@ -245,8 +245,10 @@ Expected<TokenizeReport> tokenize_text(const TokenizeOptions& options, ThreadPoo
   TextOptions text = options.text;
   text.section_bytes = options.valid_fraction > 0 ? kSectionBytes : 0;
   WYCH_TRY(TextReader reader, TextReader::open(std::move(paths), text));
-  WYCH_TRY(PartialFolder partial, PartialFolder::create(folder));
-  dataset.folder = partial.path();
+  std::error_code failure;
+  std::filesystem::create_directories(std::filesystem::absolute(folder).parent_path(), failure);
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(folder, ErrorKind::kData));
+  dataset.folder = staged.path();
   WYCH_TRY(
       TokenizeReport report,
       Tokenization(options, tokenizer, std::move(dataset), pool).run(reader, options.batch_bytes, progress));
@@ -258,10 +260,10 @@ Expected<TokenizeReport> tokenize_text(const TokenizeOptions& options, ThreadPoo
                  {}};
   }
   WYCH_TRY(const std::string tokenizer_text, read_file(options.tokenizer, ErrorKind::kData));
-  WYCH_TRY_VOID(write_file_atomic(fmt::format("{}/{}", partial.path(), kTokenizerFile), tokenizer_text,
+  WYCH_TRY_VOID(write_file_atomic(fmt::format("{}/{}", staged.path(), kTokenizerFile), tokenizer_text,
                                   ErrorKind::kData));
   WYCH_TRY_VOID(save_dataset(report.dataset));
-  WYCH_TRY_VOID(partial.move_into_place());
+  WYCH_TRY_VOID(staged.publish());
   report.dataset.folder = folder;
   return report;
 }

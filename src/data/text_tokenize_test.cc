@@ -186,7 +186,7 @@ TEST_F(TextTokenize, LeavesNothingBehindWhenItFails) {
     const auto result = run(options);
     EXPECT_FALSE(std::filesystem::exists(options.folder));
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path("."))) {
-      EXPECT_EQ(entry.path().string().find("partial"), std::string::npos);
+      EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos);
     }
     return result ? "no error" : result.error().text();
   };
