@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "base/hash.h"
 #include "data/byte_stream.h"
 
 namespace wych::data {
@@ -115,7 +114,5 @@ Expected<LabelMask> LabelMask::open(const std::string& path, const TokenFile& to
   }
   return mask;
 }
-
-u64 LabelMask::hash() const { return hash_bytes(file_.bytes()); }
 
 }  // namespace wych::data

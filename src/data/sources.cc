@@ -185,7 +185,7 @@ Expected<OpenedData> open_lists(const config::Config& config) {
     for (const InstanceFile& file : source.train) {
       hasher.update(fmt::format("{} {} {} {:016x} {:016x}\n", token_type_name(file.tokens.type()),
                                 file.tokens.num_tokens(), file.tokens.columns(), file.tokens.sample_hash(),
-                                file.label_mask ? file.label_mask->hash() : 0));
+                                file.label_mask ? file.label_mask->sample_hash() : 0));
     }
   }
   opened.fingerprint = hasher.digest();

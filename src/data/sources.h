@@ -26,8 +26,8 @@ struct OpenedData {
   std::string tokenizer;  // path; empty: none is named
   i64 vocab_size = 0;     // ids are below it, as far as the data says itself; 0: it does not
   i32 eos_id = 0;
-  // Identifies the training files in their order, by content (a data folder, label masks) or by size and
-  // samples of the content (other files): a run that resumes must find the same value.
+  // Identifies the training files in their order, by content (a data folder) or by size and samples of
+  // the content (other files and label masks): a run that resumes must find the same value.
   u64 fingerprint = 0;
 
   [[nodiscard]] i64 train_tokens() const;

@@ -97,6 +97,17 @@ std::string megatron_prefix(const std::string& path) {
 
 }  // namespace
 
+u64 sample_hash(std::span<const std::byte> bytes) {
+  constexpr std::size_t kSample = std::size_t{1} << 16U;
+  const std::size_t length = std::min(kSample, bytes.size());
+  Hasher hasher;
+  hasher.update(fmt::format("{}", bytes.size()));
+  hasher.update(bytes.first(length));
+  hasher.update(bytes.subspan((bytes.size() - length) / 2, length));
+  hasher.update(bytes.last(length));
+  return hasher.digest();
+}
+
 Expected<TokenFile> TokenFile::open(const std::string& path, std::optional<TokenType> raw_type,
                                     i64 vocab_size) {
   TokenFile result;
@@ -124,18 +135,6 @@ Expected<TokenFile> TokenFile::open(const std::string& path, std::optional<Token
 }
 
 u64 TokenFile::hash() const { return hash_bytes(file_.bytes()); }
-
-u64 TokenFile::sample_hash() const {
-  constexpr std::size_t kSample = std::size_t{1} << 16U;
-  const std::span<const std::byte> bytes = file_.bytes();
-  const std::size_t length = std::min(kSample, bytes.size());
-  Hasher hasher;
-  hasher.update(fmt::format("{}", bytes.size()));
-  hasher.update(bytes.first(length));
-  hasher.update(bytes.subspan((bytes.size() - length) / 2, length));
-  hasher.update(bytes.last(length));
-  return hasher.digest();
-}
 
 const std::byte* TokenFile::at(i64 token, std::size_t count) const {
   WYCH_CHECK(token >= 0 && token + static_cast<i64>(count) <= num_tokens(), "{}: tokens [{}, {}) of {}",

@@ -14,6 +14,9 @@
 
 namespace wych::data {
 
+// XXH3 of the size and of the first, middle and last 64 KiB: tells contents apart without reading them.
+u64 sample_hash(std::span<const std::byte> bytes);
+
 // A mapped token file; move-only. Errors are kData and name the file.
 class TokenFile {
  public:
@@ -35,8 +38,7 @@ class TokenFile {
 
   // XXH3 of the file; reads all of it.
   [[nodiscard]] u64 hash() const;
-  // XXH3 of the size and of the first, middle and last 64 KiB: tells files apart without reading them.
-  [[nodiscard]] u64 sample_hash() const;
+  [[nodiscard]] u64 sample_hash() const { return data::sample_hash(file_.bytes()); }
 
   // Copies the ids [begin, begin + out.size()), a range within the file (CHECKed). A negative id or one >=
   // vocab_size is an Error with its position. Does not allocate unless it fails.
