@@ -29,7 +29,8 @@ struct TrainOptions {
 struct EvalOptions {
   std::string model;
   std::string data;
-  i64 sequence = 0;  // 0: the model's
+  i64 sequence = 0;   // 0: the model's
+  std::string dtype;  // of a file without a header; empty: by the vocabulary
   bool json = false;
 };
 
@@ -70,7 +71,35 @@ struct DataPrepareOptions {
 };
 
 struct DataInspectOptions {
-  std::string dir;
+  std::string path;       // data folder or token file
+  std::string tokenizer;  // of a file; empty: none
+  std::string dtype;      // of a file without a header; empty: guessed
+  i64 vocab_size = 0;     // 0: the tokenizer's
+  i64 eos_id = -1;        // -1: the tokenizer's
+};
+
+struct DataTokenizeOptions {
+  std::string tokenizer;
+  std::string out;
+  std::vector<std::string> files;
+  std::string format = "auto";  // "auto", "text" or "jsonl"
+  std::string text_key = "text";
+  std::string domain = "text";
+  std::string dtype;  // empty: the smallest that holds the vocabulary
+  i64 eos_id = -1;    // -1: the tokenizer's
+  double valid_fraction = 0.0;
+  bool keep_invalid = false;
+  i64 threads = 0;
+};
+
+struct DataConvertOptions {
+  std::string from;
+  std::string to;
+  std::string format;    // "raw", "numpy", "megatron" or "llm.c"
+  std::string dtype;     // of a file without a header
+  std::string to_dtype;  // empty: as read
+  i64 vocab_size = 0;
+  i64 eos_id = -1;
 };
 
 struct ProfileOptions {
@@ -99,9 +128,10 @@ struct ExportReportOptions {
   std::string run_dir;
 };
 
-using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
-                             ConvertOptions, DataPrepareOptions, DataInspectOptions, ProfileOptions,
-                             BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
+using Command =
+    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
+                 DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
+                 ProfileOptions, BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -111,6 +141,8 @@ Expected<int> run(const InspectOptions& options);
 Expected<int> run(const ConvertOptions& options);
 Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
+Expected<int> run(const DataTokenizeOptions& options);
+Expected<int> run(const DataConvertOptions& options);
 Expected<int> run(const ProfileOptions& options);
 Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);

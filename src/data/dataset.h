@@ -8,6 +8,7 @@
 
 #include "base/expected.h"
 #include "base/types.h"
+#include "data/instances.h"
 #include "data/token_file.h"
 
 namespace wych::data {
@@ -48,6 +49,9 @@ struct Dataset {
   [[nodiscard]] i64 text_bytes(Split split, std::string_view domain = {}) const;
 };
 
+// "a/b" of "a/./b/".
+std::string plain_folder_name(const std::string& folder);
+
 inline constexpr std::string_view kDatasetFileName = "dataset.json";
 
 // Reads FOLDER/dataset.json. Errors (kData): missing, damaged, of another format version, out of range.
@@ -61,8 +65,8 @@ Expected<TokenFile> open_file(const Dataset& dataset, const DatasetFile& entry, 
 
 // Opens the token files of a split in the dataset's order, of one domain unless `domain` is empty; to have
 // none is an Error.
-Expected<std::vector<TokenFile>> open_split(const Dataset& dataset, Split split, std::string_view domain = {},
-                                            bool verify = false);
+Expected<std::vector<InstanceFile>> open_split(const Dataset& dataset, Split split,
+                                               std::string_view domain = {}, bool verify = false);
 
 // Bits per byte of text from a mean loss in nats per target:
 //   (nats_per_target / ln 2) * tokens / text_bytes,

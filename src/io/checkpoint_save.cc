@@ -11,11 +11,11 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/staged_folder.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_format.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "io/staged_folder.h"
 
 namespace wych::io {
 namespace {

@@ -8,11 +8,11 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/staged_folder.h"
 #include "base/sticky_max.h"
 #include "config/schema.h"
 #include "data/tokenizer.h"
 #include "io/json.h"
-#include "io/staged_folder.h"
 #include "model/parameters.h"
 #include "train/engine.h"
 #include "train/model_source.h"
@@ -209,7 +209,7 @@ Expected<Conversion> convert(const ConvertRequest& request, ThreadPool& pool) {
   if (hugging_face) {
     WYCH_TRY_VOID(io::hf_model(result.model));
   }
-  WYCH_TRY(io::StagedFolder staged, io::StagedFolder::create(name, ErrorKind::kData));
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(name, ErrorKind::kData));
   WYCH_TRY(result.bytes, hugging_face ? write_hugging_face(source, request, staged.path())
                                       : write_wych(source, request, staged.path()));
   if (request.verify) {

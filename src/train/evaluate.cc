@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "config/load.h"
+#include "data/sampler.h"
 #include "data/token_file.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
@@ -82,14 +83,23 @@ Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir, i64 vocab
 }
 
 Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
-                                       ThreadPool& pool) {
+                                       std::optional<data::TokenType> raw_type, ThreadPool& pool) {
   WYCH_TRY(const config::Config config, read_model_config(dir));
-  if (sequence == 0) {
+  // The file before the model: a sequence longer than the file may be longer than memory.
+  WYCH_TRY(data::TokenFile tokens, data::TokenFile::open(file, raw_type, config.model.vocab_size));
+  const bool other_rows = tokens.columns() > 0 && sequence > 0 && sequence != tokens.columns();
+  if (other_rows || tokens.columns() == 1) {
+    return Error{.kind = ErrorKind::kUsage,
+                 .where = file,
+                 .what = fmt::format("has rows of {} tokens, each an instance", tokens.columns()),
+                 .hint = tokens.columns() == 1 ? "give a file with longer rows" : "leave --seq out",
+                 .more = {}};
+  }
+  if (tokens.columns() > 0) {
+    sequence = tokens.columns();
+  } else if (sequence == 0) {
     sequence = config.model.sequence_length;
   }
-  // The file before the model: a sequence longer than the file may be longer than memory.
-  WYCH_TRY(data::TokenFile tokens,
-           data::TokenFile::open(file, data::token_type_for(config.model.vocab_size)));
   if (tokens.num_tokens() < sequence) {
     return Error{
         .kind = ErrorKind::kData,

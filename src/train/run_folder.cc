@@ -220,14 +220,14 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
 }
 
 Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
-                                                     int num_threads, i64 resumed_step) {
+                                                     int num_threads, i64 resumed_step,
+                                                     const std::string& tokenizer) {
   const std::string& dir = config.run.dir;
   WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
   WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
   WYCH_TRY_VOID(io::write_environment(
       dir, io::environment().add("device", "cpu").add("threads", static_cast<i64>(num_threads))));
-  const std::string tokenizer = config.data.dir + "/tokenizer.json";
-  if (std::filesystem::exists(tokenizer)) {
+  if (!tokenizer.empty()) {
     WYCH_TRY(const std::string text, read_file(tokenizer, ErrorKind::kData));
     WYCH_TRY_VOID(write_file_atomic(dir + "/tokenizer.json", text, ErrorKind::kData));
   }

@@ -48,10 +48,11 @@ class RunFolder {
   // folder holds another run). Changes nothing.
   static Expected<std::optional<std::string>> find_resume(const config::Config& config);
 
-  // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`. kData if
-  // the folder cannot be written.
+  // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`, and
+  // copies the file `tokenizer` there unless it is empty. kData if the folder cannot be written.
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
-                                                   int num_threads, i64 resumed_step);
+                                                   int num_threads, i64 resumed_step,
+                                                   const std::string& tokenizer);
 
   // Each appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts. The scalars
   // among them go to TensorBoard too, and at every config.log.interval steps the counts as histograms.
