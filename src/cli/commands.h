@@ -73,6 +73,35 @@ struct DataInspectOptions {
   std::string dir;
 };
 
+// A tokenizer as the command line gives it: "byte", a tokenizer.json, a folder with one, or a rank file with
+// what that leaves open.
+struct TokenizerSource {
+  std::string source;
+  std::string end_of_text;
+  std::string pattern;
+  std::vector<std::string> special_tokens;  // "CONTENT=ID"
+};
+
+struct TokenizerTrainOptions {
+  std::string out;
+  i64 vocab_size = 0;
+  std::vector<std::string> files;
+  bool lines = false;  // each line is a document
+  std::string pattern = "llama3";
+};
+
+struct TokenizerEncodeOptions {
+  TokenizerSource tokenizer;
+  std::vector<std::string> files;
+  bool lines = false;
+  bool special_tokens = false;  // found in the text
+  i64 threads = 0;              // 0: all cores
+};
+
+struct TokenizerInspectOptions {
+  TokenizerSource tokenizer;
+};
+
 struct ProfileOptions {
   ConfigOptions config;
   i64 steps = 5;
@@ -100,7 +129,8 @@ struct ExportReportOptions {
 };
 
 using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
-                             ConvertOptions, DataPrepareOptions, DataInspectOptions, ProfileOptions,
+                             ConvertOptions, DataPrepareOptions, DataInspectOptions, TokenizerTrainOptions,
+                             TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
                              BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
 
 Expected<int> run(const TrainOptions& options);
@@ -111,6 +141,9 @@ Expected<int> run(const InspectOptions& options);
 Expected<int> run(const ConvertOptions& options);
 Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
+Expected<int> run(const TokenizerTrainOptions& options);
+Expected<int> run(const TokenizerEncodeOptions& options);
+Expected<int> run(const TokenizerInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);
 Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);
