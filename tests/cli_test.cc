@@ -267,6 +267,35 @@ TEST_F(Cli, SameSeedGeneratesTheSameText) {
 }
 
 // Runs that are stopped in the middle, beside one of the same length that was not.
+TEST_F(Cli, TrainsUsesAndInspectsATokenizer) {
+  const io::ScratchFolder scratch;
+  const std::string text = scratch.path() + "/text.txt";
+  const std::string file = scratch.path() + "/tokenizer.json";
+  io::write_bytes(text, "the river and the bridge\nthe river and the water\n");
+  const Result trained = run({"tokenizer", "train", "--out", file, "--vocab", "262", "--lines", text});
+  EXPECT_EQ(trained.code, 0) << trained.errors;
+  EXPECT_TRUE(contains(trained.errors, "MB/s")) << trained.errors;
+  EXPECT_TRUE(contains(trained.output, "262 tokens")) << trained.output;
+  const Result encoded = run({"tokenizer", "encode", file, "--lines", text, "--threads", "1"});
+  EXPECT_EQ(encoded.code, 0) << encoded.errors;
+  EXPECT_TRUE(contains(encoded.errors, "MB/s, 1 thread")) << encoded.errors;
+  const data::Tokenizer tokenizer = data::Tokenizer::load(file).value();
+  EXPECT_EQ(encoded.output,
+            fmt::format("[{}]\n[{}]\n", fmt::join(tokenizer.encode("the river and the bridge"), ","),
+                        fmt::join(tokenizer.encode("the river and the water"), ",")));
+  const Result inspected = run({"tokenizer", "inspect", file});
+  EXPECT_EQ(inspected.code, 0) << inspected.errors;
+  EXPECT_TRUE(contains(inspected.output, "262 ids, 5 merges")) << inspected.output;
+  EXPECT_TRUE(contains(inspected.output, "llama3")) << inspected.output;
+}
+
+TEST_F(Cli, SaysWhatIsWrongWithATokenizer) {
+  expect_error(run({"tokenizer", "inspect", "none.json"}), 3, {"none.json"});
+  expect_error(run({"tokenizer", "inspect", "byte", "--special", "x"}), 2, {"--special x", "CONTENT=ID"});
+  expect_error(run({"tokenizer", "train", "--out", "x", "--vocab", "12", "y"}), 2, {"--vocab"});
+  expect_error(run({"tokenizer", "train", "--out", "x", "--vocab", "300", "none.txt"}), 3, {"none.txt"});
+}
+
 class CliResume : public Cli {
  protected:
   static void SetUpTestSuite() {

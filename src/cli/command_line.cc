@@ -49,6 +49,9 @@ struct Options {
   DataInspectOptions data_inspect;
   DataTokenizeOptions data_tokenize;
   DataConvertOptions data_convert;
+  TokenizerTrainOptions tokenizer_train;
+  TokenizerEncodeOptions tokenizer_encode;
+  TokenizerInspectOptions tokenizer_inspect;
   ProfileOptions profile;
   BenchStepOptions bench_step;
   BenchGemmOptions bench_gemm;
@@ -273,6 +276,62 @@ Entry add_data_convert(CLI::App& data, DataConvertOptions& options) {
   return {command, nullptr, [&options] { return options; }};
 }
 
+void add_tokenizer_source(CLI::App& command, TokenizerSource& source) {
+  command
+      .add_option("TOKENIZER", source.source,
+                  "byte, a tokenizer.json, a folder with one, or a tiktoken rank file")
+      ->required();
+  command.add_option("--eos", source.end_of_text,
+                     "the token that ends a document (default: found by its name)");
+  command.add_option("--pattern", source.pattern,
+                     "of a rank file: its encoding (o200k_base, ...) or a pattern: "
+                     "gpt2, cl100k, llama3, qwen2, o200k, tekken");
+  command.add_option("--special", source.special_tokens,
+                     "of a rank file: CONTENT=ID, once per special token");
+}
+
+Entry add_tokenizer_train(CLI::App& tokenizer, TokenizerTrainOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("train", "learn a byte-level BPE tokenizer from text");
+  command->add_option("FILES", options.files, "text files, a document each")->required();
+  command->add_option("--out", options.out, "tokenizer.json to write")->required();
+  command->add_option("--vocab", options.vocab_size, "tokens of the vocabulary")
+      ->required()
+      ->check(CLI::Range(i64{257}, i64{1} << 20));
+  command->add_flag("--lines", options.lines, "each line is a document");
+  command->add_option("--pattern", options.pattern, "how text is cut")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gpt2", "cl100k", "llama3", "qwen2", "o200k", "tekken"}));
+  command->footer(R"(The same texts give the same tokenizer, on any number of cores.
+
+Example:
+  wych tokenizer train --out tokenizer.json --vocab 32768 books/*.txt)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_tokenizer_encode(CLI::App& tokenizer, TokenizerEncodeOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("encode", "ids of text files, a line [id,...] per document");
+  add_tokenizer_source(*command, options.tokenizer);
+  command->add_option("FILES", options.files, "text files, a document each")->required();
+  command->add_flag("--lines", options.lines, "each line is a document");
+  command->add_flag("--special-tokens", options.special_tokens,
+                    "special tokens in the text become themselves, not text");
+  command->add_option("--threads", options.threads, "default: all cores")->check(CLI::PositiveNumber);
+  command->footer(R"(Prints the rate to standard error.
+
+Examples:
+  wych tokenizer encode data/laptop/tokenizer.json README.md
+  wych tokenizer encode o200k_base.tiktoken --lines lines.txt > ids.jsonl)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_tokenizer_inspect(CLI::App& tokenizer, TokenizerInspectOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("inspect", "what a tokenizer is made of");
+  add_tokenizer_source(*command, options.tokenizer);
+  command->footer(R"(Example:
+  wych tokenizer inspect multilingual.tiktoken --pattern gpt2 --special "<|endoftext|>=50257")");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 Entry add_profile(CLI::App& app, ProfileOptions& options) {
   CLI::App* command = app.add_subcommand("profile", "time per op of a training step");
   command->add_option("CONFIG", options.config.source, "configuration")->required();
@@ -352,6 +411,11 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_data_inspect(*data, options.data_inspect));
   entries.push_back(add_data_tokenize(*data, options.data_tokenize));
   entries.push_back(add_data_convert(*data, options.data_convert));
+  CLI::App* tokenizer = app.add_subcommand("tokenizer", "train, use and inspect tokenizers");
+  tokenizer->require_subcommand(1);
+  entries.push_back(add_tokenizer_train(*tokenizer, options.tokenizer_train));
+  entries.push_back(add_tokenizer_encode(*tokenizer, options.tokenizer_encode));
+  entries.push_back(add_tokenizer_inspect(*tokenizer, options.tokenizer_inspect));
   entries.push_back(add_profile(app, options.profile));
   CLI::App* bench = app.add_subcommand("bench", "measure against this machine's ceilings");
   bench->require_subcommand(1);
@@ -364,6 +428,7 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_export_report(*exports, options.export_report));
   data->group("Commands");
   exports->group("Commands");
+  tokenizer->group("Commands");
   for (const Entry& entry : entries) {
     entry.app->group("Commands");
     if (entry.config != nullptr) {

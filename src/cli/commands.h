@@ -102,6 +102,35 @@ struct DataConvertOptions {
   i64 eos_id = -1;
 };
 
+// A tokenizer as the command line gives it: "byte", a tokenizer.json, a folder with one, or a rank file with
+// what that leaves open.
+struct TokenizerSource {
+  std::string source;
+  std::string end_of_text;
+  std::string pattern;
+  std::vector<std::string> special_tokens;  // "CONTENT=ID"
+};
+
+struct TokenizerTrainOptions {
+  std::string out;
+  i64 vocab_size = 0;
+  std::vector<std::string> files;
+  bool lines = false;  // each line is a document
+  std::string pattern = "llama3";
+};
+
+struct TokenizerEncodeOptions {
+  TokenizerSource tokenizer;
+  std::vector<std::string> files;
+  bool lines = false;
+  bool special_tokens = false;  // found in the text
+  i64 threads = 0;              // 0: all cores
+};
+
+struct TokenizerInspectOptions {
+  TokenizerSource tokenizer;
+};
+
 struct ProfileOptions {
   ConfigOptions config;
   i64 steps = 5;
@@ -131,7 +160,8 @@ struct ExportReportOptions {
 using Command =
     std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
                  DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
-                 ProfileOptions, BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
+                 TokenizerTrainOptions, TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
+                 BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -143,6 +173,9 @@ Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
 Expected<int> run(const DataTokenizeOptions& options);
 Expected<int> run(const DataConvertOptions& options);
+Expected<int> run(const TokenizerTrainOptions& options);
+Expected<int> run(const TokenizerEncodeOptions& options);
+Expected<int> run(const TokenizerInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);
 Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);

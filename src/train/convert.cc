@@ -95,8 +95,9 @@ Expected<i64> write_hugging_face(const ModelSource& source, const ConvertRequest
   WYCH_TRY_VOID(copy_side_files(source, dir));
   const std::string tokenizer_config = dir + "/tokenizer_config.json";
   if (fs::exists(dir + "/tokenizer.json") && !fs::exists(tokenizer_config)) {
+    WYCH_TRY(const data::Tokenizer tokenizer, data::Tokenizer::load(dir + "/tokenizer.json"));
     io::JsonObject object;
-    object.add("tokenizer_class", "PreTrainedTokenizerFast").add("eos_token", data::kEndOfText);
+    object.add("tokenizer_class", "PreTrainedTokenizerFast").add("eos_token", tokenizer.end_of_text());
     object.add("model_max_length", source.config().model.sequence_length);
     WYCH_TRY_VOID(write_synced(tokenizer_config, object.text() + "\n"));
   }
