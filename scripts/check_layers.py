@@ -58,7 +58,7 @@ def check_include(path, folder, bracket, target):
             return f'"{target}" is in no folder of the table'
         if head not in allowed_for(folder):
             return f"{folder} may not include {head} ({target})"
-    if SYSTEM.search(target) and folder not in SYSTEM_FOLDERS and path.suffix not in {".cu", ".cuh"}:
+    if bracket == "<" and SYSTEM.search(target) and folder not in SYSTEM_FOLDERS and path.suffix not in {".cu", ".cuh"}:
         return f"{target} belongs to {', '.join(sorted(SYSTEM_FOLDERS))} and .cu files"
     if HEAVY.match(target) and path.suffix == ".h":
         return f"{target} is slow to compile and belongs in a .cc file"

@@ -7,9 +7,9 @@
 
 #include "base/philox.h"
 #include "cli/commands.h"
-#include "cli/cpu_target.h"
 #include "cli/load_config.h"
 #include "cli/measured_steps.h"
+#include "cli/target.h"
 #include "io/json.h"
 #include "kernels/gemm.h"
 
@@ -81,6 +81,7 @@ Expected<int> run(const BenchStepOptions& options) {
   if (options.json) {
     fmt::print("{}\n", io::JsonObject()
                            .add("config", options.config.source)
+                           .add("device", measured.device)
                            .add("threads", static_cast<i64>(pool.num_threads()))
                            .add("steps", options.steps)
                            .add("batch_tokens", config::batch_tokens(loaded.config))
@@ -92,8 +93,8 @@ Expected<int> run(const BenchStepOptions& options) {
                            .text());
     return 0;
   }
-  fmt::print("{:.1f} ms a step (median of {}), {:.0f} tokens/s on {} threads\n", 1e3 * seconds, options.steps,
-             tokens / seconds, pool.num_threads());
+  fmt::print("{:.1f} ms a step (median of {}), {:.0f} tokens/s on {}\n", 1e3 * seconds, options.steps,
+             tokens / seconds, measured.device);
   fmt::print("floor for {}: {:.1f} ms, {:.0f} % of the time\n", measured.target.name,
              1e3 * measured.floor_seconds, 100 * measured.floor_seconds / seconds);
   return 0;
@@ -101,7 +102,7 @@ Expected<int> run(const BenchStepOptions& options) {
 
 Expected<int> run(const BenchGemmOptions& options) {
   ThreadPool pool(static_cast<int>(options.threads));
-  const plan::Target target = measured_cpu_target(pool);
+  WYCH_TRY(const plan::Target target, measured_target(config::Device::kCpu, pool));
   std::vector<std::string> rows;
   for (const GemmShape& shape : gemm_shapes()) {
     const double flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);
@@ -130,5 +131,15 @@ Expected<int> run(const BenchGemmOptions& options) {
              "share", fmt::join(rows, "\n"));
   return 0;
 }
+
+#if !WYCH_CUDA
+Expected<int> run(const BenchGroupedOptions& /*options*/) {
+  return Error{.kind = ErrorKind::kUsage,
+               .where = "bench grouped",
+               .what = "measures a CUDA device, and this build has no CUDA",
+               .hint = "build with ./x build --cuda",
+               .more = {}};
+}
+#endif
 
 }  // namespace wych::cli

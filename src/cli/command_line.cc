@@ -57,6 +57,7 @@ struct Options {
   BenchGemmOptions bench_gemm;
   ExportCsvOptions export_csv;
   ExportReportOptions export_report;
+  BenchGroupedOptions bench_grouped;
 };
 
 // A command with what to hand back when it was chosen.
@@ -76,6 +77,7 @@ Entry add_train(CLI::App& app, TrainOptions& options) {
       ->check(CLI::PositiveNumber);
   command->add_option("--resume", options.resume,
                       "auto (the run's latest checkpoint, if any), never, or a folder");
+  command->add_flag("--eager", options.eager, "CUDA: one instruction at a time, checked for NaN (slow)");
   command->add_flag("--print-config", options.print_config,
                     "print every key, its value and where it came from, and stop");
   command->footer(fmt::format(R"({}
@@ -401,6 +403,15 @@ Example:
   return {command, nullptr, [&options] { return options; }};
 }
 
+Entry add_bench_grouped(CLI::App& bench, BenchGroupedOptions& options) {
+  CLI::App* command = bench.add_subcommand("grouped", "expert products on a CUDA device");
+  command->add_option("--repeats", options.repeats, "products to take the median of")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options.json, "numbers for programs");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   std::vector<Entry> entries = {add_train(app, options.train),       add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
@@ -421,6 +432,7 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   bench->require_subcommand(1);
   entries.push_back(add_bench_step(*bench, options.bench_step));
   entries.push_back(add_bench_gemm(*bench, options.bench_gemm));
+  entries.push_back(add_bench_grouped(*bench, options.bench_grouped));
   bench->group("Commands");
   CLI::App* exports = app.add_subcommand("export", "what a run recorded, for other programs");
   exports->require_subcommand(1);

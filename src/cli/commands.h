@@ -24,6 +24,7 @@ struct TrainOptions {
   i64 ranks = 1;
   i64 simulate = 1;
   bool print_config = false;
+  bool eager = false;
 };
 
 struct EvalOptions {
@@ -148,6 +149,11 @@ struct BenchGemmOptions {
   bool json = false;
 };
 
+struct BenchGroupedOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
 struct ExportCsvOptions {
   std::string run_dir;
   std::string out;  // empty: standard output
@@ -157,11 +163,11 @@ struct ExportReportOptions {
   std::string run_dir;
 };
 
-using Command =
-    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
-                 DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
-                 TokenizerTrainOptions, TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
-                 BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions>;
+using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
+                             ConvertOptions, DataPrepareOptions, DataInspectOptions, DataTokenizeOptions,
+                             DataConvertOptions, TokenizerTrainOptions, TokenizerEncodeOptions,
+                             TokenizerInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions,
+                             ExportCsvOptions, ExportReportOptions, BenchGroupedOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -181,5 +187,6 @@ Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);
 Expected<int> run(const ExportCsvOptions& options);
 Expected<int> run(const ExportReportOptions& options);
+Expected<int> run(const BenchGroupedOptions& options);
 
 }  // namespace wych::cli

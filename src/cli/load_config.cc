@@ -5,17 +5,10 @@ namespace wych::cli {
 
 Expected<config::Loaded> load_config(const ConfigOptions& options, config::Purpose purpose) {
   WYCH_TRY(config::Loaded loaded, config::load(options.source, options.overrides, {.purpose = purpose}));
-  if (loaded.config.run.device == config::Device::kCuda) {
-    return Error{.kind = ErrorKind::kUsage,
-                 .where = "run.device",
-                 .what = "is \"cuda\", but this build has no CUDA",
-                 .hint = "use --run.device=cpu",
-                 .more = {}};
-  }
   if (loaded.config.precision.compute == config::Compute::kBF16) {
     return Error{.kind = ErrorKind::kUsage,
                  .where = "precision.compute",
-                 .what = "is \"bf16\", which is not available on the CPU",
+                 .what = "is \"bf16\", which is not available in this build",
                  .hint = "use --precision.compute=f32",
                  .more = {}};
   }

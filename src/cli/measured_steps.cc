@@ -5,8 +5,8 @@
 
 #include "base/hash.h"
 #include "base/philox.h"
-#include "cli/cpu_target.h"
-#include "kernels/ceilings.h"
+#include "cli/target.h"
+#include "train/compute_device.h"
 
 namespace wych::cli {
 namespace {
@@ -44,7 +44,8 @@ Expected<MeasuredSteps> measure_steps(const config::Config& config, i64 steps, T
   engine->initialise(config.run.seed);
   engine->step(random_batch(config, 0), config.optimizer.lr);
   MeasuredSteps measured;
-  measured.target = measured_cpu_target(pool);
+  measured.device = engine->device_name();
+  WYCH_TRY(measured.target, measured_target(train::resolve_device(config.run.device), pool));
   for (i64 step = 1; step <= steps; ++step) {
     const data::Batch batch = random_batch(config, static_cast<u64>(step));
     const auto start = std::chrono::steady_clock::now();

@@ -15,6 +15,7 @@ namespace wych::cli {
 struct MeasuredSteps {
   std::vector<double> seconds;  // of each step, batch writing and reading of results included
   double floor_seconds = 0;     // the plan's floor of train + update for `target`
+  std::string device;           // "CPU, 2 threads"
   plan::Target target;          // this machine, measured
   [[nodiscard]] double median() const;
 };

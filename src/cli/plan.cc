@@ -3,8 +3,8 @@
 
 #include "base/thread_pool.h"
 #include "cli/commands.h"
-#include "cli/cpu_target.h"
 #include "cli/load_config.h"
+#include "cli/target.h"
 #include "config/model_size.h"
 #include "io/json.h"
 #include "ir/print.h"

@@ -14,8 +14,8 @@ Expected<int> run(const ProfileOptions& options) {
   WYCH_TRY(const MeasuredSteps measured, measure_steps(loaded.config, options.steps, pool, &profiler));
   fmt::print("{}", profiler.table(measured.target));
   const auto tokens = static_cast<double>(config::batch_tokens(loaded.config));
-  fmt::print("\n{} steps of {:.0f} tokens on {} threads: {:.1f} ms a step (median), {:.0f} tokens/s\n",
-             options.steps, tokens, pool.num_threads(), 1e3 * measured.median(), tokens / measured.median());
+  fmt::print("\n{} steps of {:.0f} tokens on {}: {:.1f} ms a step (median), {:.0f} tokens/s\n", options.steps,
+             tokens, measured.device, 1e3 * measured.median(), tokens / measured.median());
   fmt::print("the floor for {}: {:.1f} ms, {:.0f} % of the time\n", measured.target.name,
              1e3 * measured.floor_seconds, 100 * measured.floor_seconds / measured.median());
   return 0;

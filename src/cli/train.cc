@@ -34,6 +34,9 @@ ConfigOptions with_shorthands(const TrainOptions& options) {
   if (!options.resume.empty()) {
     config.overrides.push_back("--run.resume=" + options.resume);
   }
+  if (options.eager) {
+    config.overrides.push_back("--run.eager=true");
+  }
   return config;
 }
 

@@ -117,7 +117,11 @@ void add_run(Table& table, RunConfig& run) {
             "The same in tokens, rounded up to whole steps; 0: unset.");
   table.add("hard_stop", run.hard_stop, kNotNegative,
             "Stops after this many steps and leaves the schedules as they are; 0: off.");
-  table.choice("device", run.device, kDevices, "`auto`: the CPU in this build.");
+  table.choice("device", run.device, kDevices,
+               "`auto`: a CUDA device if there is one and the build has CUDA, else the CPU.");
+  table.add(
+      "eager", run.eager,
+      "CUDA: runs uncaptured, one instruction at a time, and names the first whose result is not finite.");
   table.add("threads", run.threads, kThreads, "Threads of the CPU's kernels; 0: one per core.");
   table.add("resume", run.resume,
             "`auto`: go on from the run folder's latest checkpoint if there is one; `never`: start anew, "

@@ -3,16 +3,18 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace wych::exec {
 
-Expected<CpuExecutor> CpuExecutor::create(const plan::Layout& layout, ThreadPool& pool,
-                                          const CpuOptions& options) {
-  CpuExecutor executor(pool, options);
+Expected<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const plan::Layout& layout, ThreadPool& pool,
+                                                           const CpuOptions& options) {
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(pool, options));
   for (int arena = 0; arena < ir::kNumCategories; ++arena) {
     const auto category = static_cast<ir::Category>(arena);
     WYCH_TRY(device::Arena memory,
              device::Arena::create(std::string(ir::category_name(category)), layout.bytes(category)));
-    executor.arenas_.push_back(std::move(memory));
+    executor->arenas_.push_back(std::move(memory));
   }
   return executor;
 }
@@ -24,11 +26,23 @@ std::byte* CpuExecutor::address(const plan::Slot& slot) {
   return arena.data() + slot.offset;
 }
 
-LoadedProgram CpuExecutor::load(const plan::Program& program) {
+void CpuExecutor::read(const plan::Slot& slot, std::span<std::byte> to) {
+  WYCH_CHECK(static_cast<i64>(to.size()) == slot.type.bytes(), "{} bytes for {}", to.size(),
+             slot.type.text());
+  std::memcpy(to.data(), address(slot), to.size());
+}
+
+void CpuExecutor::write(const plan::Slot& slot, std::span<const std::byte> from) {
+  WYCH_CHECK(static_cast<i64>(from.size()) == slot.type.bytes(), "{} bytes for {}", from.size(),
+             slot.type.text());
+  std::memcpy(address(slot), from.data(), from.size());
+}
+
+int CpuExecutor::load(const plan::Program& program) {
   LoadedProgram loaded;
-  loaded.program_ = &program;
+  loaded.program = &program;
   for (const plan::Instruction& instruction : program.instructions) {
-    LoadedProgram::Operands operands;
+    Operands operands;
     for (const plan::Slot& slot : instruction.inputs) {
       operands.inputs.push_back(view(slot));
     }
@@ -36,9 +50,10 @@ LoadedProgram CpuExecutor::load(const plan::Program& program) {
       operands.outputs.push_back(view(slot));
     }
     operands.workspace = address(instruction.workspace);
-    loaded.operands_.push_back(std::move(operands));
+    loaded.operands.push_back(std::move(operands));
   }
-  return loaded;
+  loaded_.push_back(std::move(loaded));
+  return static_cast<int>(loaded_.size()) - 1;
 }
 
 void CpuExecutor::fill_with_nan(const std::vector<plan::Slot>& slots) {
@@ -47,12 +62,13 @@ void CpuExecutor::fill_with_nan(const std::vector<plan::Slot>& slots) {
   }
 }
 
-void CpuExecutor::run(const LoadedProgram& loaded, Profiler* profiler) {
+void CpuExecutor::run(int program_number, Profiler* profiler) {
   using Clock = std::chrono::steady_clock;
-  const plan::Program& program = *loaded.program_;
+  const LoadedProgram& loaded = loaded_[static_cast<std::size_t>(program_number)];
+  const plan::Program& program = *loaded.program;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const plan::Instruction& instruction = program.instructions[i];
-    const LoadedProgram::Operands& operands = loaded.operands_[i];
+    const Operands& operands = loaded.operands[i];
     if (options_.poison) {
       fill_with_nan(instruction.fresh);
       if (instruction.workspace.type.bytes() > 0) {

@@ -9,8 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "device/arena.h"
-#include "exec/profiler.h"
-#include "plan/program.h"
+#include "exec/executor.h"
 
 namespace wych::exec {
 
@@ -20,46 +19,41 @@ struct CpuOptions {
   bool poison = false;
 };
 
-// A program with its operands resolved. Valid as long as its executor and its Program.
-class LoadedProgram {
- public:
-  [[nodiscard]] const plan::Program& program() const { return *program_; }
-
- private:
-  friend class CpuExecutor;
-  struct Operands {
-    std::vector<ir::View> inputs;
-    std::vector<ir::View> outputs;
-    std::byte* workspace = nullptr;
-  };
-  const plan::Program* program_ = nullptr;
-  std::vector<Operands> operands_;
-};
-
-class CpuExecutor {
+class CpuExecutor final : public Executor {
  public:
   // Allocates one arena per category, as large as the layout says: lower all programs first. Persistent
   // values start as zero. `pool` must outlive the executor. kMemory if the system refuses, naming the arena.
-  static Expected<CpuExecutor> create(const plan::Layout& layout, ThreadPool& pool,
-                                      const CpuOptions& options = {});
+  static Expected<std::unique_ptr<CpuExecutor>> create(const plan::Layout& layout, ThreadPool& pool,
+                                                       const CpuOptions& options = {});
 
-  // `program` must have been lowered with this executor's layout and must outlive the result.
-  [[nodiscard]] LoadedProgram load(const plan::Program& program);
-
-  // Runs all instructions on the pool. With a profiler, the time of each is added there.
-  void run(const LoadedProgram& loaded, Profiler* profiler = nullptr);
+  int load(const plan::Program& program) override;
+  void run(int program, Profiler* profiler = nullptr) override;
+  std::byte* host(const plan::Slot& slot) override { return address(slot); }
+  void read(const plan::Slot& slot, std::span<std::byte> to) override;
+  void write(const plan::Slot& slot, std::span<const std::byte> from) override;
 
   // Where a slot of this layout lies.
   [[nodiscard]] std::byte* address(const plan::Slot& slot);
   [[nodiscard]] ir::View view(const plan::Slot& slot) { return {address(slot), &slot.type}; }
 
  private:
+  struct Operands {
+    std::vector<ir::View> inputs;
+    std::vector<ir::View> outputs;
+    std::byte* workspace = nullptr;
+  };
+  struct LoadedProgram {
+    const plan::Program* program = nullptr;
+    std::vector<Operands> operands;  // by instruction
+  };
+
   CpuExecutor(ThreadPool& pool, const CpuOptions& options) : pool_(&pool), options_(options) {}
   void fill_with_nan(const std::vector<plan::Slot>& slots);
 
   ThreadPool* pool_;
   CpuOptions options_;
   std::vector<device::Arena> arenas_;  // by category
+  std::vector<LoadedProgram> loaded_;
 };
 
 }  // namespace wych::exec

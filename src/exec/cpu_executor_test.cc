@@ -31,9 +31,10 @@ std::vector<float> run(int threads, bool poison) {
   const Expected<plan::Program> program = plan::lower("double", doubled_sum(), layout);
   EXPECT_TRUE(program.has_value());
   ThreadPool pool(threads);
-  Expected<CpuExecutor> executor = CpuExecutor::create(layout, pool, {.poison = poison});
-  EXPECT_TRUE(executor.has_value());
-  const LoadedProgram loaded = executor->load(*program);
+  Expected<std::unique_ptr<CpuExecutor>> created = CpuExecutor::create(layout, pool, {.poison = poison});
+  EXPECT_TRUE(created.has_value());
+  CpuExecutor* executor = created->get();
+  const int loaded = executor->load(*program);
   float* x = executor->view(program->input("x")).as<float>();
   float* w = executor->view(*layout.find("w")).as<float>();
   for (i64 i = 0; i < kElements; ++i) {
@@ -69,8 +70,9 @@ TEST(CpuExecutor, PoisonMakesAReadOfDeadMemoryVisible) {
   sum.type = {DType::kU8, {sum.type.bytes()}};
   program->instructions[0].released.push_back(sum);
   ThreadPool pool(1);
-  Expected<CpuExecutor> executor = CpuExecutor::create(layout, pool, {.poison = true});
-  ASSERT_TRUE(executor.has_value());
+  Expected<std::unique_ptr<CpuExecutor>> created = CpuExecutor::create(layout, pool, {.poison = true});
+  ASSERT_TRUE(created.has_value());
+  CpuExecutor* executor = created->get();
   executor->run(executor->load(*program));
   EXPECT_TRUE(std::isnan(executor->view(program->output("out")).as<float>()[0]));
 }

@@ -22,13 +22,15 @@ namespace wych::io {
 // Decides the file: model.safetensors, optimizer.safetensors, state.safetensors.
 enum class TensorKind { kModel, kOptimizer, kState };
 
-// A whole tensor in memory, row-major. Names are unique over all kinds.
+// A whole tensor, row-major. Names are unique over all kinds.
 struct NamedTensor {
   TensorKind kind = TensorKind::kModel;
   std::string name;
   DType dtype = DType::kF32;
   std::vector<i64> shape;
-  std::span<const std::byte> bytes;
+  // Called once, when the tensor's turn comes; the span is valid until the next tensor's call. So what is
+  // saved need never be in host memory as a whole.
+  std::function<std::span<const std::byte>()> content;
 };
 
 struct CheckpointMeta {

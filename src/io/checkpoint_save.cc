@@ -56,12 +56,13 @@ Expected<void> write_tensors(const std::string& dir, TensorKind kind, std::span<
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const NamedTensor& tensor = *chosen[i];
     const i64 elements = shape_elements(tensor.shape).value_or(-1);
-    WYCH_CHECK(elements * dtype_bytes(tensor.dtype) == static_cast<i64>(tensor.bytes.size()), "bytes of {}",
+    const std::span<const std::byte> bytes = tensor.content();
+    WYCH_CHECK(elements * dtype_bytes(tensor.dtype) == static_cast<i64>(bytes.size()), "bytes of {}",
                tensor.name);
-    WYCH_TRY_VOID(writer.write(tensor.bytes));
+    WYCH_TRY_VOID(writer.write(bytes));
     JsonObject slice;
     slice.add("begin", 0).add("end", elements).add("file", file).add("offset", writer.offset(i));
-    slice.add("xxh3", fmt::format("{:016x}", hash_bytes(tensor.bytes)));
+    slice.add("xxh3", fmt::format("{:016x}", hash_bytes(bytes)));
     JsonObject line;
     line.add("name", tensor.name)
         .add("dtype", dtype_name(tensor.dtype))

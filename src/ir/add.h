@@ -15,6 +15,7 @@ class Add final : public Op {
                                          std::span<const ValueId> cotangents) const override;
   [[nodiscard]] std::vector<Alias> aliases() const override;
   void run_cpu(const ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ValueId add(Builder& builder, ValueId a, ValueId b);

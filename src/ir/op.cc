@@ -58,6 +58,10 @@ void Op::run_cpu(const ExecContext& /*context*/) const {
   WYCH_CHECK(false, "op {} has no CPU kernel: the expand pass must have replaced it", name());
 }
 
+void Op::launch_cuda(const CudaContext& /*context*/) const {
+  WYCH_CHECK(false, "op {} has no CUDA kernel: the expand pass must have replaced it", name());
+}
+
 std::string op_text(const Op& op) {
   TextVisitor visitor;
   op.visit_attributes(visitor);

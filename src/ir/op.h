@@ -9,9 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cuda_target.h"
 #include "base/expected.h"
 #include "base/thread_pool.h"
 #include "ir/graph.h"
+
+struct CUstream_st;  // cudaStream_t is a pointer to it
+
+namespace wych::kernels {
+class CublasLt;
+}
 
 namespace wych::ir {
 
@@ -80,6 +87,34 @@ struct ExecContext {
   [[nodiscard]] const View& output(int index) const { return outputs[static_cast<std::size_t>(index)]; }
 };
 
+// All that a CUDA launch sees; views point to device memory. Work is queued on `stream`, which may be
+// recording a graph: no allocation, no waiting, nothing read back, no other stream. Results are
+// deterministic.
+struct CudaContext {
+  std::span<const View> inputs;   // without the accumulator
+  std::span<const View> outputs;  // as in ExecContext
+  bool accumulate = false;
+  std::byte* workspace = nullptr;  // cuda_workspace() bytes, 256-byte aligned, undefined content
+  CUstream_st* stream = nullptr;
+  CudaTarget target;
+  kernels::CublasLt* cublas = nullptr;
+
+  [[nodiscard]] const View& input(int index) const { return inputs[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const View& output(int index) const { return outputs[static_cast<std::size_t>(index)]; }
+};
+
+// In the class of an op with a CUDA kernel. launch_cuda is defined in the op's .cu file, which builds without
+// CUDA leave out; planning for CUDA works in any build.
+#if WYCH_CUDA
+#define WYCH_CUDA_KERNEL                                               \
+  [[nodiscard]] bool has_cuda_kernel() const override { return true; } \
+  void launch_cuda(const ::wych::ir::CudaContext& context) const override
+#else
+#define WYCH_CUDA_KERNEL                                               \
+  [[nodiscard]] bool has_cuda_kernel() const override { return true; } \
+  static_assert(true)
+#endif
+
 // What an Op is asked to differentiate: its node's values.
 struct NodeValues {
   std::span<const ValueId> inputs;  // without the accumulator
@@ -133,6 +168,15 @@ class Op {
   // False: the `expand` pass replaces the node by reference().
   [[nodiscard]] virtual bool has_cpu_kernel() const { return true; }
   virtual void run_cpu(const ExecContext& context) const;
+
+  // The same three for CUDA. Scratch bytes may depend on the target; tests poison them.
+  [[nodiscard]] virtual i64 cuda_workspace(std::span<const TensorType> /*inputs*/,
+                                           std::span<const TensorType> /*outputs*/,
+                                           const CudaTarget& /*target*/) const {
+    return 0;
+  }
+  [[nodiscard]] virtual bool has_cuda_kernel() const { return false; }
+  virtual void launch_cuda(const CudaContext& context) const;
 };
 
 // "rms_norm(eps=1e-05)"

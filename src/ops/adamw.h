@@ -31,6 +31,7 @@ class AdamW final : public ir::Op {
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   AdamWOptions options_;

@@ -19,6 +19,7 @@ class AddN final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId add_n(ir::Builder& builder, std::span<const ir::ValueId> terms);

@@ -195,10 +195,11 @@ std::vector<ir::OpCase> cases(DType dtype) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim));
     return kCase(dtype, {num_sequences, {layout, sequence, window, scale}, document});
   };
-  return {example(2, 7, {3, 1, 5}, 0, 7),    example(1, 1, {1, 1, 1}, 0, 1),
-          example(1, 13, {4, 2, 6}, 3, 13),  example(2, 11, {2, 2, 4}, 0, 4),
-          example(1, 17, {1, 1, 3}, 5, 7),   example(1, 293, {2, 1, 8}, 0, 293),
-          example(1, 211, {2, 1, 5}, 70, 97)};
+  return {example(2, 7, {3, 1, 5}, 0, 7),     example(1, 1, {1, 1, 1}, 0, 1),
+          example(1, 13, {4, 2, 6}, 3, 13),   example(2, 11, {2, 2, 4}, 0, 4),
+          example(1, 17, {1, 1, 3}, 5, 7),    example(1, 293, {2, 1, 8}, 0, 293),
+          example(1, 211, {2, 1, 5}, 70, 97), example(2, 70, {2, 1, 67}, 0, 70),
+          example(1, 67, {1, 1, 193}, 9, 40)};
 }
 
 }  // namespace
@@ -260,6 +261,12 @@ ir::Cost AttentionDqkv::cost(std::span<const ir::TensorType> inputs,
   cost.flops =
       10.0 * visible_pairs(inputs[1].shape[0], shape_) * static_cast<double>(shape_.layout.query_width());
   return cost;
+}
+
+i64 AttentionDqkv::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                  std::span<const ir::TensorType> /*outputs*/,
+                                  const CudaTarget& /*target*/) const {
+  return inputs[3].bytes();  // dout . out, of the shape of lse
 }
 
 void AttentionDqkv::run_cpu(const ir::ExecContext& context) const {

@@ -37,6 +37,7 @@ class Attention final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   AttentionShape shape_;
@@ -53,7 +54,11 @@ class AttentionDqkv final : public ir::Op {
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   AttentionShape shape_;

@@ -100,6 +100,12 @@ i64 BalanceLoss::workspace(std::span<const ir::TensorType> inputs,
   return ceil_div(inputs[0].shape[0], kTokensPerChunk) * static_cast<i64>(sizeof(double));
 }
 
+i64 BalanceLoss::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                std::span<const ir::TensorType> /*outputs*/,
+                                const CudaTarget& /*target*/) const {
+  return ceil_div(inputs[0].shape[0], kCudaTokensPerChunk) * static_cast<i64>(sizeof(double));
+}
+
 void BalanceLoss::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) {
     const T* probs = context.input(0).as<T>();

@@ -19,6 +19,7 @@ class Clip final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   double limit_;
@@ -34,6 +35,7 @@ class ClipDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   double limit_;

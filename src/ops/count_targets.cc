@@ -46,6 +46,12 @@ std::vector<ir::ValueId> CountTargets::vjp(ir::Builder& /*builder*/, const ir::N
   return std::vector<ir::ValueId>(node.inputs.size(), ir::kNoValue);
 }
 
+i64 CountTargets::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                 std::span<const ir::TensorType> /*outputs*/,
+                                 const CudaTarget& /*target*/) const {
+  return static_cast<i64>(inputs.size()) * kCudaBlocks * static_cast<i64>(sizeof(i64));
+}
+
 void CountTargets::run_cpu(const ir::ExecContext& context) const {
   i64 count = 0;
   for (const ir::View& view : context.inputs) {
@@ -61,7 +67,7 @@ ir::ValueId count_targets(ir::Builder& builder, std::span<const ir::ValueId> tar
 
 void register_count_targets(ir::Registry& registry) {
   registry.add("count_targets", [](DType) -> std::vector<ir::OpCase> {
-    return {count_case(7, 1), count_case(1, 1), count_case(131, 4)};
+    return {count_case(7, 1), count_case(1, 1), count_case(131, 4), count_case(4099, 1), count_case(3, 65)};
   });
 }
 

@@ -21,7 +21,13 @@ class CountTargets final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
+  // Partial counts of an input.
+  static constexpr i64 kCudaBlocks = 16;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId count_targets(ir::Builder& builder, std::span<const ir::ValueId> targets);

@@ -131,6 +131,11 @@ Expected<std::vector<ir::TensorType>> EmbedDw::infer(std::span<const ir::TensorT
   return std::vector<ir::TensorType>{{inputs[1].dtype, {vocabulary_, inputs[1].shape[1]}}};
 }
 
+i64 EmbedDw::cuda_workspace(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs,
+                            const CudaTarget& /*target*/) const {
+  return EmbedDwScratch(inputs[0].shape[0], vocabulary_, outputs[0].shape[1]).bytes;
+}
+
 void EmbedDw::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(1).type->dtype, [&]<class T>(T) { add_rows<T>(context, scale_); });
 }
@@ -146,7 +151,8 @@ void register_embed(ir::Registry& registry) {
   });
   registry.add("embed_dw", [](DType dtype) -> std::vector<ir::OpCase> {
     return {embed_dw_case(dtype, 7, 5, 3, 1.0), embed_dw_case(dtype, 1, 1, 1, 0.5),
-            embed_dw_case(dtype, 301, 67, 128, 11.5), embed_dw_case(dtype, 3, 131, 17, 2.0)};
+            embed_dw_case(dtype, 301, 67, 128, 11.5), embed_dw_case(dtype, 3, 131, 17, 2.0),
+            embed_dw_case(dtype, 5003, 3, 2, 1.5)};
   });
 }
 

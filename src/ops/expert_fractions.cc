@@ -18,7 +18,9 @@ std::vector<ir::OpCase> expert_fractions_cases(DType dtype) {
   };
   constexpr Example kExamples[] = {{"G=3 n=7 k=2 E=5", 3, 7, 2, 5},
                                    {"G=1 n=1 k=1 E=1", 1, 1, 1, 1},
-                                   {"G=1 n=331 k=3 E=64", 1, 331, 3, 64}};
+                                   {"G=1 n=331 k=3 E=64", 1, 331, 3, 64},
+                                   {"G=2 n=2053 k=3 E=7", 2, 2053, 3, 7},
+                                   {"G=1 n=7 k=2 E=1031", 1, 7, 2, 1031}};
   std::vector<ir::OpCase> cases;
   for (const Example& shape : kExamples) {
     const i64 tokens = shape.groups * shape.tokens_per_group;
@@ -67,6 +69,13 @@ std::vector<ir::ValueId> ExpertFractions::vjp(ir::Builder& /*builder*/, const ir
 i64 ExpertFractions::workspace(std::span<const ir::TensorType> /*inputs*/,
                                std::span<const ir::TensorType> outputs) const {
   return outputs[0].elements() * static_cast<i64>(sizeof(i32));
+}
+
+i64 ExpertFractions::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                    std::span<const ir::TensorType> outputs,
+                                    const CudaTarget& /*target*/) const {
+  return ceil_div(tokens_per_group_ * inputs[0].shape[1], kCudaRoutesPerChunk) * outputs[0].elements() *
+         static_cast<i64>(sizeof(i32));
 }
 
 void ExpertFractions::run_cpu(const ir::ExecContext& context) const {

@@ -23,7 +23,13 @@ class ExpertFractions final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  // A block counts so many routes of one group.
+  static constexpr i64 kCudaRoutesPerChunk = 4096;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 experts_;

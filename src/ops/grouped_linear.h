@@ -23,6 +23,7 @@ class GroupedLinear final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[C,n], w F[E,n,k], offsets i32[E+1] -> dx F[C,k].
@@ -34,6 +35,7 @@ class GroupedLinearDx final : public ir::Op {
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[C,n], x F[C,k], offsets i32[E+1] -> dw F[E,n,k]. Accumulates. An expert without rows gets zeros, or
@@ -47,6 +49,7 @@ class GroupedLinearDw final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] int accumulates() const override { return 0; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId grouped_linear(ir::Builder& builder, ir::ValueId x, ir::ValueId w, ir::ValueId offsets);

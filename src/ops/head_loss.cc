@@ -276,7 +276,8 @@ ir::OpCase head_loss_backward_case(DType dtype, const Example& e) {
 template <ir::OpCase (*kCase)(DType, const Example&)>
 std::vector<ir::OpCase> cases(DType dtype) {
   return {kCase(dtype, {7, 5, 11, 16}), kCase(dtype, {1, 1, 2, 3}), kCase(dtype, {67, 17, 131, 131}),
-          kCase(dtype, {137, 3, 2053, 2056})};  // two chunks
+          kCase(dtype, {137, 3, 2053, 2056}),  // two chunks on the CPU
+          kCase(dtype, {1031, 3, 5, 6})};      // and on CUDA
 }
 
 }  // namespace
@@ -314,6 +315,12 @@ i64 HeadLoss::workspace(std::span<const ir::TensorType> inputs,
   return workspace.logits + workspace.losses;
 }
 
+i64 HeadLoss::cuda_workspace(std::span<const ir::TensorType> inputs,
+                             std::span<const ir::TensorType> /*outputs*/,
+                             const CudaTarget& /*target*/) const {
+  return HeadLossScratch(inputs[0].shape[0], vocabulary_).bytes;
+}
+
 void HeadLoss::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) { run_loss<T>(context, vocabulary_); });
 }
@@ -340,6 +347,12 @@ i64 HeadLossBackward::workspace(std::span<const ir::TensorType> inputs,
                                 std::span<const ir::TensorType> /*outputs*/) const {
   const Workspace workspace = workspace_of(inputs[0], vocabulary_);
   return workspace.logits + workspace.losses;
+}
+
+i64 HeadLossBackward::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                     std::span<const ir::TensorType> /*outputs*/,
+                                     const CudaTarget& /*target*/) const {
+  return HeadLossScratch(inputs[0].shape[0], vocabulary_).bytes;
 }
 
 void HeadLossBackward::run_cpu(const ir::ExecContext& context) const {

@@ -9,10 +9,32 @@
 // is one chunk of logits.
 #pragma once
 
+#include <algorithm>
+
 #include "ir/builder.h"
 #include "ir/registry.h"
 
 namespace wych::ops {
+
+// Workspace of both ops on CUDA: logits f32[chunk, vocabulary], then the losses f64[T, 2] at byte `losses`. A
+// chunk is large enough to amortise that dweight is read and written for each, and bounded in bytes.
+struct HeadLossScratch {
+  static constexpr i64 kMaxLogitBytes = i64{1} << 28;
+  static constexpr i64 kMaxRows = 1024;
+  static constexpr i64 kRowTile = 64;  // of the products
+
+  constexpr HeadLossScratch(i64 tokens, i64 vocabulary) {
+    const i64 row_bytes = vocabulary * static_cast<i64>(sizeof(float));
+    const i64 rows = std::clamp<i64>(kMaxLogitBytes / row_bytes, 1, kMaxRows);
+    chunk = std::min(tokens, rows < kRowTile ? rows : rows / kRowTile * kRowTile);
+    losses = round_up(chunk * row_bytes, 256);
+    bytes = losses + 2 * tokens * static_cast<i64>(sizeof(double));
+  }
+
+  i64 chunk = 0;  // rows
+  i64 losses = 0;
+  i64 bytes = 0;
+};
 
 // x F[T, d], weight F[V, d], targets i32[T], denominator f64[1] -> ce f64[1], z f64[1].
 class HeadLoss final : public ir::Op {
@@ -31,7 +53,11 @@ class HeadLoss final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 vocabulary_;
@@ -52,7 +78,11 @@ class HeadLossBackward final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 vocabulary_;

@@ -22,6 +22,7 @@ class KvAppend final : public ir::Op {
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   HeadLayout layout_;
@@ -41,6 +42,7 @@ class CachedAttention final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   HeadLayout layout_;

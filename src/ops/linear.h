@@ -19,6 +19,7 @@ class Linear final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[R, n], weight F[n, k] -> dx F[R, k].
@@ -31,6 +32,7 @@ class LinearDx final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[R, n], x F[R, k] -> dweight F[n, k].
@@ -44,6 +46,7 @@ class LinearDw final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 0; }
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kCostly; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId linear(ir::Builder& builder, ir::ValueId x, ir::ValueId weight);

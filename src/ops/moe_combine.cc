@@ -57,7 +57,7 @@ ir::Cost gather_cost(const ir::TensorType& rows, const ir::TensorType& row_of_ro
           .bytes_communicated = 0};
 }
 
-constexpr i64 kWidths[] = {5, 1, 33, 3, 37};  // of the five routings
+constexpr i64 kWidths[] = {5, 1, 132, 3, 37};  // of the five routings
 
 ir::Values combine_oracle(const Routing& routing, i64 d, const ir::Values& inputs) {
   std::vector<double> out(static_cast<std::size_t>(routing.tokens * d));

@@ -27,6 +27,7 @@ class MoeCombine final : public ir::Op {
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   bool weighted_;
@@ -39,6 +40,7 @@ class MoeCombineDrows final : public ir::Op {
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dout F[T,d], rows F[C,d], row_of_route i32[T,k] -> dweights F[T,k].
@@ -50,6 +52,7 @@ class MoeCombineDweights final : public ir::Op {
   [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // `weights` F[T,k], or kNoValue for a plain sum.

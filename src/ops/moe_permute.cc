@@ -13,29 +13,32 @@
 namespace wych::ops {
 namespace {
 
+constexpr i64 kWidths[] = {5, 1, 132, 3, 37};  // of the five routings
+
 std::vector<ir::OpCase> moe_permute_cases(DType dtype) {
   std::vector<ir::OpCase> cases;
+  std::size_t index = 0;
   for (const Routing& routing : routing_examples()) {
-    constexpr i64 kWidth = 5;
+    const i64 width = kWidths[index++];
     ir::OpCase example;
     example.label = routing.label;
     example.op = std::make_shared<MoePermute>();
-    example.inputs = {{{dtype, {routing.tokens, kWidth}}, {}},
+    example.inputs = {{{dtype, {routing.tokens, width}}, {}},
                       routing.route_of_row_input(),
                       routing.row_of_route_input(),
                       routing.offsets_input()};
-    example.oracle = [routing](const ir::Values& inputs) {
-      std::vector<double> rows(static_cast<std::size_t>(routing.capacity * kWidth));
+    example.oracle = [routing, columns = static_cast<std::size_t>(width)](const ir::Values& inputs) {
+      std::vector<double> rows(static_cast<std::size_t>(routing.capacity) * columns);
       for (std::size_t route = 0; route < routing.row_of_route.size(); ++route) {
-        for (std::size_t column = 0; column < kWidth; ++column) {
-          rows[static_cast<std::size_t>(routing.row_of_route[route]) * kWidth + column] =
-              inputs[0][route / static_cast<std::size_t>(routing.k) * kWidth + column];
+        for (std::size_t column = 0; column < columns; ++column) {
+          rows[static_cast<std::size_t>(routing.row_of_route[route]) * columns + column] =
+              inputs[0][route / static_cast<std::size_t>(routing.k) * columns + column];
         }
       }
       return ir::Values{rows};
     };
-    example.defined = [used = routing.used_rows()](int, i64 element, const ir::Values&) {
-      return element < used * kWidth;
+    example.defined = [used = routing.used_rows() * width](int, i64 element, const ir::Values&) {
+      return element < used;
     };
     example.differentiable = {0};
     example.reduction_length = routing.k;

@@ -18,7 +18,7 @@ constexpr i64 kChunk = 4096;
 std::vector<ir::OpCase> moe_placement_cases(DType /*dtype*/) {
   std::vector<Routing> routings = routing_examples();
   routings.push_back(
-      make_routing("T=6151 k=2 E=64 A=16 several chunks", 2, 64, 16, 0, scattered_indices(6151, 2, 64, 63)));
+      make_routing("T=8501 k=2 E=64 A=16 several chunks", 2, 64, 16, 0, scattered_indices(8501, 2, 64, 63)));
   std::vector<ir::OpCase> cases;
   for (const Routing& routing : routings) {
     ir::OpCase example;
@@ -67,6 +67,12 @@ Expected<std::vector<ir::TensorType>> MoePlacement::infer(std::span<const ir::Te
 i64 MoePlacement::workspace(std::span<const ir::TensorType> inputs,
                             std::span<const ir::TensorType> /*outputs*/) const {
   return ceil_div(inputs[0].elements(), kChunk) * experts_ * static_cast<i64>(sizeof(i32));
+}
+
+i64 MoePlacement::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                 std::span<const ir::TensorType> /*outputs*/,
+                                 const CudaTarget& /*target*/) const {
+  return ceil_div(inputs[0].elements(), kCudaChunk) * experts_ * static_cast<i64>(sizeof(i32));
 }
 
 void MoePlacement::run_cpu(const ir::ExecContext& context) const {

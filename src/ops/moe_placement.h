@@ -30,7 +30,13 @@ class MoePlacement final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  // Routes that a warp ranks.
+  static constexpr i64 kCudaChunk = 512;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 experts_;

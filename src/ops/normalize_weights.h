@@ -17,6 +17,7 @@ class NormalizeWeights final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[T,k], w F[T,k] -> dw F[T,k].
@@ -27,6 +28,7 @@ class NormalizeWeightsDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId normalize_weights(ir::Builder& builder, ir::ValueId weights);

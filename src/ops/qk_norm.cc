@@ -234,11 +234,8 @@ ir::OpCase qk_norm_dw_case(DType dtype, const Example& e, QkPart part) {
 }
 
 std::vector<Example> examples() {
-  return {{7, {{3, 1, 5}, false}},
-          {1, {{1, 1, 1}, true}},
-          {5, {{4, 2, 3}, true}},
-          {67, {{2, 2, 37}, false}},
-          {131, {{6, 3, 8}, true}}};
+  return {{7, {{3, 1, 5}, false}},   {1, {{1, 1, 1}, true}},   {5, {{4, 2, 3}, true}},
+          {67, {{2, 2, 37}, false}}, {131, {{6, 3, 8}, true}}, {3, {{5, 1, 131}, false}}};
 }
 
 template <class F>
@@ -325,6 +322,11 @@ Expected<std::vector<ir::TensorType>> QkNormDw::infer(std::span<const ir::Tensor
 i64 QkNormDw::workspace(std::span<const ir::TensorType> inputs,
                         std::span<const ir::TensorType> outputs) const {
   return kernels::rms_num_shares(inputs[0].shape[0]) * outputs[0].bytes();
+}
+
+i64 QkNormDw::cuda_workspace(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs,
+                             const CudaTarget& /*target*/) const {
+  return cuda_chunks(inputs[0].shape[0]) * outputs[0].bytes();
 }
 
 void QkNormDw::run_cpu(const ir::ExecContext& context) const {

@@ -4,6 +4,8 @@
 // A row is normalised as in rms_norm.h, with its gradient; dqkv passes through on the value columns.
 #pragma once
 
+#include <algorithm>
+
 #include "ir/builder.h"
 #include "ir/registry.h"
 #include "ops/head_layout.h"
@@ -34,6 +36,7 @@ class QkNorm final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   QkNormShape shape_;
@@ -50,6 +53,7 @@ class QkNormDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   QkNormShape shape_;
@@ -68,7 +72,13 @@ class QkNormDw final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 0; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  // Partial sums of cuda_chunks(tokens) chunks of tokens.
+  static constexpr i64 cuda_chunks(i64 tokens) { return std::min<i64>(512, ceil_div(tokens, 16)); }
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   QkNormShape shape_;

@@ -18,6 +18,7 @@ class RandomNormal final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   u64 name_hash_;

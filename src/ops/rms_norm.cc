@@ -192,6 +192,11 @@ i64 RmsNormDw::workspace(std::span<const ir::TensorType> inputs,
   return kernels::rms_num_shares(inputs[0].shape[0]) * outputs[0].bytes();
 }
 
+i64 RmsNormDw::cuda_workspace(std::span<const ir::TensorType> inputs, std::span<const ir::TensorType> outputs,
+                              const CudaTarget& /*target*/) const {
+  return ceil_div(inputs[0].shape[0], kCudaRowsPerChunk) * outputs[0].bytes();
+}
+
 void RmsNormDw::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) { normalise_dw<T>(context); });
 }

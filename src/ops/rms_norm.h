@@ -21,6 +21,7 @@ class RmsNorm final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   double eps_;
@@ -34,6 +35,7 @@ class RmsNormDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[R, d], x F[R, d], rstd F[R] -> dweight F[d].
@@ -45,7 +47,13 @@ class RmsNormDw final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 0; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  // Partial sums of kCudaRowsPerChunk rows each.
+  static constexpr i64 kCudaRowsPerChunk = 64;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // y alone; rstd stays reachable through the node for the backward.

@@ -30,25 +30,6 @@ Ramp ramp_of(const RopeShape& shape) {
   return ramp;
 }
 
-// The frequency of every pair, every step in T.
-template <class T>
-void fill_frequencies(const RopeShape& shape, T* frequencies) {
-  const bool stretched = shape.yarn.factor != 1.0;
-  const Ramp ramp = stretched ? ramp_of(shape) : Ramp{};
-  for (i64 i = 0; i < shape.layout.head_dim / 2; ++i) {
-    const T exponent = static_cast<T>(2 * i) / static_cast<T>(shape.layout.head_dim);
-    const T power = std::pow(static_cast<T>(shape.theta), exponent);
-    frequencies[i] = T{1} / power;
-    if (stretched) {
-      const T position =
-          (static_cast<T>(i) - static_cast<T>(ramp.low)) / static_cast<T>(ramp.high - ramp.low);
-      const T kept = T{1} - std::clamp(position, T{0}, T{1});
-      const T slow = T{1} / (static_cast<T>(shape.yarn.factor) * power);
-      frequencies[i] = slow * (T{1} - kept) + frequencies[i] * kept;
-    }
-  }
-}
-
 // The cosine and sine of the angle of pair i at a position, every step in T.
 template <class T>
 struct Angles {
@@ -202,6 +183,27 @@ std::vector<double> starts_of(i64 tokens, i64 sequence, i64 document) {
 }
 
 }  // namespace
+
+template <class T>
+void fill_frequencies(const RopeShape& shape, T* frequencies) {
+  const bool stretched = shape.yarn.factor != 1.0;
+  const Ramp ramp = stretched ? ramp_of(shape) : Ramp{};
+  for (i64 i = 0; i < shape.layout.head_dim / 2; ++i) {
+    const T exponent = static_cast<T>(2 * i) / static_cast<T>(shape.layout.head_dim);
+    const T power = std::pow(static_cast<T>(shape.theta), exponent);
+    frequencies[i] = T{1} / power;
+    if (stretched) {
+      const T position =
+          (static_cast<T>(i) - static_cast<T>(ramp.low)) / static_cast<T>(ramp.high - ramp.low);
+      const T kept = T{1} - std::clamp(position, T{0}, T{1});
+      const T slow = T{1} / (static_cast<T>(shape.yarn.factor) * power);
+      frequencies[i] = slow * (T{1} - kept) + frequencies[i] * kept;
+    }
+  }
+}
+
+template void fill_frequencies<float>(const RopeShape& shape, float* frequencies);
+template void fill_frequencies<double>(const RopeShape& shape, double* frequencies);
 
 void Rope::visit_attributes(ir::AttributeVisitor& visitor) const {
   shape_.layout.visit(visitor);

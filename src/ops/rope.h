@@ -50,11 +50,17 @@ class Rope final : public ir::Op {
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   RopeShape shape_;
   bool inverse_;
 };
+
+// The frequencies of the header's first lines, YaRN included: frequencies[hd / 2], every step in T, which is
+// float or double.
+template <class T>
+void fill_frequencies(const RopeShape& shape, T* frequencies);
 
 ir::ValueId rope(ir::Builder& builder, ir::ValueId qkv, ir::ValueId document_start, const RopeShape& shape);
 

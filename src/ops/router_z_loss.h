@@ -18,7 +18,13 @@ class RouterZLoss final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  // A partial sum of so many tokens.
+  static constexpr i64 kCudaTokensPerChunk = 64;
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dloss f64[1], logits F[T,E], denominator f64[1] -> dlogits F[T,E].
@@ -29,6 +35,7 @@ class RouterZLossDlogits final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId router_z_loss(ir::Builder& builder, ir::ValueId logits, ir::ValueId denominator);

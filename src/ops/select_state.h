@@ -17,6 +17,7 @@ class SelectState final : public ir::Op {
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId select_state(ir::Builder& builder, ir::ValueId state, ir::ValueId candidate,

@@ -18,6 +18,7 @@ class Softmax final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // dy F[T,E], y F[T,E] -> dlogits F[T,E].
@@ -28,6 +29,7 @@ class SoftmaxDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId softmax(ir::Builder& builder, ir::ValueId logits);

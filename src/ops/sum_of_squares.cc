@@ -109,6 +109,16 @@ i64 SumOfSquares::workspace(std::span<const ir::TensorType> inputs,
   return chunks * static_cast<i64>(sizeof(double));
 }
 
+i64 SumOfSquares::cuda_workspace(std::span<const ir::TensorType> inputs,
+                                 std::span<const ir::TensorType> /*outputs*/,
+                                 const CudaTarget& /*target*/) const {
+  i64 chunks = 0;
+  for (const ir::TensorType& type : inputs) {
+    chunks += ceil_div(type.elements(), kCudaChunk);
+  }
+  return chunks * static_cast<i64>(sizeof(double));
+}
+
 void SumOfSquares::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) { sum_of_squares_of<T>(context); });
 }

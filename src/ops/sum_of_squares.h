@@ -19,7 +19,12 @@ class SumOfSquares final : public ir::Op {
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
+  static constexpr i64 kCudaChunk = 1 << 15;  // elements of one partial sum
+  [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
+                                   std::span<const ir::TensorType> outputs,
+                                   const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 ir::ValueId sum_of_squares(ir::Builder& builder, std::span<const ir::ValueId> tensors);

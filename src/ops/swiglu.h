@@ -19,6 +19,7 @@ class Swiglu final : public ir::Op {
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
                                              std::span<const ir::ValueId> cotangents) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // da F[R, f], gu F[R, 2f] [, offsets i32[E + 1]] -> dgu F[R, 2f].
@@ -29,6 +30,7 @@ class SwigluDx final : public ir::Op {
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 };
 
 // `offsets` may be kNoValue: all rows count.

@@ -20,6 +20,7 @@ class TopK final : public ir::Op {
                                              std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] ir::Recompute recompute() const override { return ir::Recompute::kNever; }
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 k_;
@@ -34,6 +35,7 @@ class TopKDx final : public ir::Op {
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
+  WYCH_CUDA_KERNEL;
 
  private:
   i64 experts_;

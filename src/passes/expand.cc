@@ -9,19 +9,23 @@
 namespace wych::passes {
 namespace {
 
-bool needs_expansion(const ir::Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const ir::Node& node) { return !node.op->has_cpu_kernel(); });
+bool has_kernel(const ir::Op& op, KernelTarget target) {
+  return target == KernelTarget::kCuda ? op.has_cuda_kernel() : op.has_cpu_kernel();
 }
 
-ir::Graph expand_once(const ir::Graph& graph) {
+bool needs_expansion(const ir::Graph& graph, KernelTarget target) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const ir::Node& node) { return !has_kernel(*node.op, target); });
+}
+
+ir::Graph expand_once(const ir::Graph& graph, KernelTarget target) {
   ir::Graph result;
   ir::Builder builder(result);
   GraphCopy copy(graph, builder);
   copy.copy_sources();
   for (ir::NodeId id = 0; id < static_cast<ir::NodeId>(graph.nodes.size()); ++id) {
     const ir::Node& node = graph.node(id);
-    if (node.op->has_cpu_kernel()) {
+    if (has_kernel(*node.op, target)) {
       copy.copy_node(id);
       continue;
     }
@@ -47,10 +51,10 @@ ir::Graph expand_once(const ir::Graph& graph) {
 
 }  // namespace
 
-ir::Graph expand(const ir::Graph& graph) {
-  ir::Graph result = expand_once(graph);
-  while (needs_expansion(result)) {
-    result = expand_once(result);
+ir::Graph expand(const ir::Graph& graph, KernelTarget target) {
+  ir::Graph result = expand_once(graph, target);
+  while (needs_expansion(result, target)) {
+    result = expand_once(result, target);
   }
   return result;
 }

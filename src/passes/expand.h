@@ -6,6 +6,8 @@
 
 namespace wych::passes {
 
-ir::Graph expand(const ir::Graph& graph);
+enum class KernelTarget : u8 { kCpu, kCuda };
+
+ir::Graph expand(const ir::Graph& graph, KernelTarget target = KernelTarget::kCpu);
 
 }  // namespace wych::passes

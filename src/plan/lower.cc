@@ -27,10 +27,11 @@ enum class Level : u8 {
 
 class Lowering {
  public:
-  Lowering(Program& program, Layout& layout)
+  Lowering(Program& program, Layout& layout, const std::optional<CudaTarget>& cuda)
       : program_(program),
         graph_(program.graph),
         layout_(layout),
+        cuda_(cuda),
         buffers_(program.graph),
         slots_(buffers_.all().size()) {}
 
@@ -242,7 +243,7 @@ class Lowering {
     for (const ValueId output : node.outputs) {
       outputs.push_back(graph_.type(output));
     }
-    return node.op->workspace(inputs, outputs);
+    return cuda_ ? node.op->cuda_workspace(inputs, outputs, *cuda_) : node.op->workspace(inputs, outputs);
   }
 
   void record_peak(const std::vector<std::size_t>& indices, const std::vector<Interval>& intervals,
@@ -322,6 +323,7 @@ class Lowering {
   Program& program_;
   const ir::Graph& graph_;
   Layout& layout_;
+  const std::optional<CudaTarget>& cuda_;
   Buffers buffers_;
   std::vector<Slot> slots_;  // by buffer; the type is filled by slot()
   std::vector<Slot> workspaces_;
@@ -333,12 +335,13 @@ class Lowering {
 
 }  // namespace
 
-Expected<Program> lower(std::string name, ir::Graph graph, Layout& layout) {
+Expected<Program> lower(std::string name, ir::Graph graph, Layout& layout,
+                        const std::optional<CudaTarget>& cuda) {
   WYCH_TRY_VOID(ir::verify(graph));
   Program program;
   program.name = std::move(name);
   program.graph = std::move(graph);
-  Lowering(program, layout).run();
+  Lowering(program, layout, cuda).run();
   layout.reserve(program);
   return program;
 }

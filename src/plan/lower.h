@@ -5,12 +5,17 @@
 // denominator, metrics) lives at the bottom of scratch for the whole program; what the host reads, in io.
 #pragma once
 
+#include <optional>
+
+#include "base/cuda_target.h"
 #include "base/expected.h"
 #include "plan/program.h"
 
 namespace wych::plan {
 
-// `graph` must pass ir::verify; the error is its. Extends `layout`.
-Expected<Program> lower(std::string name, ir::Graph graph, Layout& layout);
+// `graph` must pass ir::verify; the error is its. Extends `layout`. Workspaces are those of the CPU's kernels
+// or of CUDA's for `cuda`.
+Expected<Program> lower(std::string name, ir::Graph graph, Layout& layout,
+                        const std::optional<CudaTarget>& cuda = std::nullopt);
 
 }  // namespace wych::plan

@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kPositionName = "data.position";  // i64[3]: epoch, instances consumed, fingerprint
 
-std::vector<i64> dims(const ir::View& view) {
-  const std::span<const i64> extents = view.type->shape.dims();
+std::vector<i64> dims(const ir::TensorType& type) {
+  const std::span<const i64> extents = type.shape.dims();
   return {extents.begin(), extents.end()};
 }
 
@@ -26,12 +26,11 @@ io::TensorKind kind_of(const Engine::Tensor& tensor) {
                                                                     : io::TensorKind::kState;
 }
 
-std::span<std::byte> bytes_of(const ir::View& view) {
-  return {view.data, static_cast<std::size_t>(view.type->bytes())};
-}
-
-Expected<void> read_tensor(const io::CheckpointReader& reader, const Engine::Tensor& tensor) {
-  return reader.read(tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view));
+Expected<void> read_tensor(const io::CheckpointReader& reader, const Engine::Tensor& tensor, Engine& engine) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.type.bytes()));
+  WYCH_TRY_VOID(reader.read(tensor.path, tensor.type.dtype, dims(tensor.type), bytes));
+  engine.write(tensor.path, bytes);
+  return {};
 }
 
 // State whose shape is a matter of settings: the error names the setting, not the tensor.
@@ -39,7 +38,7 @@ Expected<void> check_state_settings(const io::CheckpointReader& reader,
                                     const std::vector<Engine::Tensor>& tensors) {
   const io::CheckpointReader::Entry* saved = reader.find(model::kOptimizerStatePath);
   for (const Engine::Tensor& tensor : tensors) {
-    if (saved != nullptr && tensor.path == model::kOptimizerStatePath && saved->shape != dims(tensor.view)) {
+    if (saved != nullptr && tensor.path == model::kOptimizerStatePath && saved->shape != dims(tensor.type)) {
       return Error{.kind = ErrorKind::kUsage,
                    .where = "optimizer.skip_step",
                    .what = fmt::format("enabled and window differ from those of checkpoint {}", reader.dir()),
@@ -64,12 +63,17 @@ Expected<std::string> save_run(Engine& engine, const config::Config& config, con
   const std::array<i64, 3> position = {progress.position.epoch, progress.position.instance,
                                        static_cast<i64>(progress.data_fingerprint)};
   std::vector<io::NamedTensor> tensors;
+  std::vector<std::byte> staged;  // one tensor at a time
   for (const Engine::Tensor& tensor : engine.checkpoint_tensors()) {
-    tensors.push_back(
-        {kind_of(tensor), tensor.path, tensor.view.type->dtype, dims(tensor.view), bytes_of(tensor.view)});
+    tensors.push_back({kind_of(tensor), tensor.path, tensor.type.dtype, dims(tensor.type),
+                       [&engine, &staged, path = tensor.path] {
+                         staged = engine.read(path);
+                         return std::span<const std::byte>(staged);
+                       }});
   }
-  tensors.push_back(
-      {io::TensorKind::kState, kPositionName, DType::kI64, {3}, std::as_bytes(std::span(position))});
+  tensors.push_back({io::TensorKind::kState, kPositionName, DType::kI64, {3}, [&] {
+                       return std::as_bytes(std::span(position));
+                     }});
   const io::CheckpointMeta meta{.step = progress.step, .tokens = progress.tokens, .seed = config.run.seed};
   return io::save_checkpoint(config.run.dir, meta, tensors, config::to_toml(config), config.checkpoint.keep);
 }
@@ -84,7 +88,7 @@ Expected<RunProgress> load_run(Engine& engine, const std::string& checkpoint_dir
   WYCH_TRY_VOID(reader.refuse_unknown([&](std::string_view name) { return known.contains(name); }));
   WYCH_TRY_VOID(check_state_settings(reader, tensors));
   for (const Engine::Tensor& tensor : tensors) {
-    WYCH_TRY_VOID(read_tensor(reader, tensor));
+    WYCH_TRY_VOID(read_tensor(reader, tensor, engine));
   }
   std::array<i64, 3> position{};
   const std::array<i64, 1> shape = {3};
@@ -95,11 +99,32 @@ Expected<RunProgress> load_run(Engine& engine, const std::string& checkpoint_dir
                      .data_fingerprint = static_cast<u64>(position[2])};
 }
 
+Expected<void> receive_weights(Engine& engine,
+                               const std::function<Expected<void>(const io::FindDestination&)>& load) {
+  std::string path;
+  std::vector<std::byte> staged;
+  const auto flush = [&] {
+    if (!path.empty()) {
+      engine.write(path, staged);
+    }
+  };
+  WYCH_TRY_VOID(load([&](const std::string& name, std::span<const i64> shape) {
+    flush();
+    path = name;
+    const ir::TensorType& type = engine.type(name);
+    WYCH_CHECK(type.shape == ir::Shape(shape), "{} is {}", name, type.text());
+    staged.resize(static_cast<std::size_t>(type.bytes()));
+    return io::Destination{type.dtype, staged};
+  }));
+  flush();
+  return {};
+}
+
 Expected<void> load_weights(Engine& engine, const std::string& checkpoint_dir) {
   WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint_dir));
   for (const Engine::Tensor& tensor : engine.checkpoint_tensors()) {
     if (tensor.is_weight) {
-      WYCH_TRY_VOID(read_tensor(reader, tensor));
+      WYCH_TRY_VOID(read_tensor(reader, tensor, engine));
     }
   }
   return {};

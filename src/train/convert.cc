@@ -121,7 +121,7 @@ Expected<i64> write_wych(const ModelSource& source, const ConvertRequest& reques
                        parameter.name,
                        DType::kF32,
                        {shape.begin(), shape.end()},
-                       std::as_bytes(std::span(elements))});
+                       [bytes = std::as_bytes(std::span(elements))] { return bytes; }});
     bytes += parameter.shape.elements() * dtype_bytes(DType::kF32);
   }
   WYCH_TRY_VOID(io::save_checkpoint(dir, source.meta(), tensors, text, 0));
@@ -150,8 +150,9 @@ Expected<std::vector<float>> sample_logits(const ModelSource& source, ThreadPool
            Engine::create(config, {.prefill_tokens = prefill, .cache_length = tokens}, pool));
   for (const Engine::Tensor& tensor : engine->checkpoint_tensors()) {
     if (tensor.is_weight) {
-      const std::span<float> out(tensor.view.as<float>(), static_cast<std::size_t>(tensor.view.elements()));
-      WYCH_TRY_VOID(source.read(tensor.path, tensor.view.type->shape.dims(), out));
+      std::vector<float> values(static_cast<std::size_t>(tensor.type.elements()));
+      WYCH_TRY_VOID(source.read(tensor.path, tensor.type.shape.dims(), values));
+      engine->write(tensor.path, std::as_bytes(std::span(values)));
     }
   }
   std::vector<i32> ids;

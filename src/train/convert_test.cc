@@ -85,7 +85,7 @@ class Convert : public testing::Test {
                          parameter.name,
                          DType::kF32,
                          {shape.begin(), shape.end()},
-                         std::as_bytes(std::span(values.back()))});
+                         [bytes = std::as_bytes(std::span(values.back()))] { return bytes; }});
     }
     EXPECT_TRUE(
         io::save_checkpoint(path(name), {.step = 7}, tensors, config::to_toml(config), 0).has_value());

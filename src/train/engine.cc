@@ -9,18 +9,22 @@
 #include "model/parameters.h"
 #include "model/update.h"
 #include "ops/step_decision.h"
+#include "train/compute_device.h"
 
 namespace wych::train {
 
 Expected<std::unique_ptr<Engine>> Engine::create(const config::Config& config, const ProgramRequest& request,
                                                  ThreadPool& pool) {
   std::unique_ptr<Engine> engine(new Engine(config));
-  WYCH_TRY(engine->programs_, build_programs(config, request));
+  engine->config_.run.device = resolve_device(config.run.device);
+  WYCH_TRY(ComputeDevice device, ComputeDevice::open(engine->config_));
+  ProgramRequest planned = request;
+  planned.cuda = device.target();
+  WYCH_TRY(engine->programs_, build_programs(engine->config_, planned));
   Programs& programs = engine->programs_;
-  WYCH_TRY(exec::CpuExecutor executor,
-           exec::CpuExecutor::create(programs.layout, pool, {.poison = config.memory.poison}));
-  engine->executor_ = std::make_unique<exec::CpuExecutor>(std::move(executor));
-  const auto load = [&](const std::optional<plan::Program>& program, exec::LoadedProgram& loaded) {
+  engine->device_name_ = device.name(pool);
+  WYCH_TRY(engine->executor_, device.create_executor(engine->config_, programs.layout, pool));
+  const auto load = [&](const std::optional<plan::Program>& program, int& loaded) {
     if (program) {
       loaded = engine->executor_->load(*program);
     }
@@ -37,11 +41,16 @@ Expected<std::unique_ptr<Engine>> Engine::create(const config::Config& config, c
 void Engine::write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes) {
   const plan::Slot& slot = program.input(name);
   WYCH_CHECK(slot.type.bytes() == bytes, "input {} is {} and got {} bytes", name, slot.type.text(), bytes);
-  std::memcpy(executor_->address(slot), data, static_cast<std::size_t>(bytes));
+  std::memcpy(executor_->host(slot), data, static_cast<std::size_t>(bytes));
 }
 
 double Engine::read_scalar(const plan::Program& program, std::string_view name) {
-  return *executor_->view(program.output(name)).as<double>();
+  return *output(program, name).as<double>();
+}
+
+ir::View Engine::output(const plan::Program& program, std::string_view name) {
+  const plan::Slot& slot = program.output(name);
+  return {executor_->host(slot), &slot.type};
 }
 
 void Engine::initialise(i64 seed) {
@@ -103,7 +112,7 @@ void Engine::read_losses(StepResult& result) {
 void Engine::read_counts(StepResult& result) {
   for (i64 layer = 0; layer < config_.model.n_layers; ++layer) {
     if (!config_.model.is_dense_layer(layer)) {
-      const ir::View counts = executor_->view(programs_.train->output(model::block_name(layer) + ".counts"));
+      const ir::View counts = output(*programs_.train, model::block_name(layer) + ".counts");
       const i32* begin = counts.as<i32>();
       result.expert_counts.emplace_back(begin, begin + counts.elements());
     }
@@ -124,7 +133,7 @@ void Engine::read_exact_balance(StepResult& result) {
     if (config_.model.is_dense_layer(block)) {
       continue;
     }
-    const ir::View probs = executor_->view(programs_.train->output(model::block_name(block) + ".mean_probs"));
+    const ir::View probs = output(*programs_.train, model::block_name(block) + ".mean_probs");
     const std::vector<i64>& counts = result.expert_counts[layer++];
     for (std::size_t expert = 0; expert < counts.size(); ++expert) {
       sum += static_cast<double>(counts[expert]) / tokens *
@@ -137,7 +146,7 @@ void Engine::read_exact_balance(StepResult& result) {
 
 void Engine::read_decision(StepResult& result) {
   using ops::Decision;
-  const double* decision = executor_->view(programs_.update->output("decision")).as<double>();
+  const double* decision = output(*programs_.update, "decision").as<double>();
   result.grad_norm = decision[Decision::kGradNorm];
   result.learning_rate = decision[Decision::kLearningRate];
   result.applied = decision[Decision::kApplied] != 0;
@@ -165,8 +174,8 @@ Routes Engine::evaluated_routes() {
       continue;
     }
     const std::string block = model::block_name(layer);
-    const ir::View experts = executor_->view(programs_.evaluate->output(block + ".experts"));
-    const ir::View weights = executor_->view(programs_.evaluate->output(block + ".weights"));
+    const ir::View experts = output(*programs_.evaluate, block + ".experts");
+    const ir::View weights = output(*programs_.evaluate, block + ".weights");
     routes.experts.emplace_back(experts.as<i32>(), experts.as<i32>() + experts.elements());
     std::vector<float>& values = routes.weights.emplace_back();
     for (i64 i = 0; i < weights.elements(); ++i) {
@@ -194,7 +203,7 @@ std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
   write_input(program, "start", &start, sizeof start);
   write_input(program, "last", &last, sizeof last);
   executor_->run(single ? decode_ : prefill_);
-  const ir::View logits = executor_->view(program.output("logits"));
+  const ir::View logits = output(program, "logits");
   std::vector<float> result(static_cast<std::size_t>(config_.model.vocab_size));
   for (std::size_t i = 0; i < result.size(); ++i) {
     result[i] = static_cast<float>(ir::load_element(logits.data, logits.type->dtype, static_cast<i64>(i)));
@@ -202,23 +211,46 @@ std::vector<float> Engine::feed(std::span<const i32> tokens, i64 position) {
   return result;
 }
 
-std::vector<Engine::Tensor> Engine::checkpoint_tensors() {
+std::vector<Engine::Tensor> Engine::checkpoint_tensors() const {
   std::vector<Tensor> tensors;
   for (const auto& [path, slot] : programs_.layout.slots()) {
     const bool is_weight = slot.arena == ir::Category::kWeights;
     const bool is_state =
         slot.arena == ir::Category::kState && !path.starts_with("step.") && !path.starts_with("cache.");
     if (is_weight || is_state) {
-      tensors.push_back({path, executor_->view(slot), is_weight});
+      tensors.push_back({path, slot.type, is_weight});
     }
   }
   return tensors;
 }
 
-ir::View Engine::persistent(std::string_view path) {
+const plan::Slot& Engine::slot(std::string_view path) const {
   const plan::Slot* slot = programs_.layout.find(path);
   WYCH_CHECK(slot != nullptr, "no persistent value '{}'", path);
-  return executor_->view(*slot);
+  return *slot;
+}
+
+const ir::TensorType& Engine::type(std::string_view path) const { return slot(path).type; }
+
+std::vector<std::byte> Engine::read(std::string_view path) const {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(type(path).bytes()));
+  executor_->read(slot(path), bytes);
+  return bytes;
+}
+
+std::vector<double> Engine::read_doubles(std::string_view path) const {
+  const std::vector<std::byte> bytes = read(path);
+  std::vector<double> values(static_cast<std::size_t>(type(path).elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = ir::load_element(bytes.data(), type(path).dtype, static_cast<i64>(i));
+  }
+  return values;
+}
+
+ir::View Engine::persistent(std::string_view path) { return {executor_->host(slot(path)), &type(path)}; }
+
+void Engine::write(std::string_view path, std::span<const std::byte> bytes) {
+  executor_->write(slot(path), bytes);
 }
 
 }  // namespace wych::train

@@ -11,7 +11,7 @@
 #include "base/thread_pool.h"
 #include "config/config.h"
 #include "data/sampler.h"
-#include "exec/cpu_executor.h"
+#include "exec/executor.h"
 #include "train/programs.h"
 
 namespace wych::train {
@@ -46,7 +46,8 @@ struct Routes {
 
 class Engine {
  public:
-  // Plans and allocates. `pool` must outlive the engine. Errors: shapes, memory.
+  // Plans and allocates on config.run.device. `pool` must outlive the engine. Errors: shapes, memory, no such
+  // device.
   static Expected<std::unique_ptr<Engine>> create(const config::Config& config, const ProgramRequest& request,
                                                   ThreadPool& pool);
 
@@ -72,13 +73,23 @@ class Engine {
   // ("blocks.0.attention.wo.m", "optimizer.state"); gradients, caches and step values are left out.
   struct Tensor {
     std::string path;
-    ir::View view;
+    ir::TensorType type;
     bool is_weight = false;
   };
-  std::vector<Tensor> checkpoint_tensors();
+  [[nodiscard]] std::vector<Tensor> checkpoint_tensors() const;
 
-  // The view of a persistent value ("grad.blocks.0.attention.wo"); CHECK-fails if there is none.
+  // The type of a persistent value ("grad.blocks.0.attention.wo"), its bytes out of and into the device;
+  // CHECK-fail if there is none of that path, or another number of bytes.
+  [[nodiscard]] const ir::TensorType& type(std::string_view path) const;
+  [[nodiscard]] std::vector<std::byte> read(std::string_view path) const;
+  void write(std::string_view path, std::span<const std::byte> bytes);
+  // read(), each element as a double.
+  [[nodiscard]] std::vector<double> read_doubles(std::string_view path) const;
+  // On the CPU only (CHECK): the value itself, to look at or to change in place.
   ir::View persistent(std::string_view path);
+
+  // "CPU, 2 threads", "NVIDIA H200".
+  [[nodiscard]] const std::string& device_name() const { return device_name_; }
 
   // The summed bytes of all arenas.
   [[nodiscard]] i64 memory_bytes() const { return programs_.layout.total_bytes(); }
@@ -88,6 +99,8 @@ class Engine {
 
   void write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes);
   double read_scalar(const plan::Program& program, std::string_view name);
+  ir::View output(const plan::Program& program, std::string_view name);
+  [[nodiscard]] const plan::Slot& slot(std::string_view path) const;
   void read_losses(StepResult& result);
   void read_counts(StepResult& result);
   void read_exact_balance(StepResult& result);
@@ -95,13 +108,15 @@ class Engine {
 
   config::Config config_;
   Programs programs_;
-  std::unique_ptr<exec::CpuExecutor> executor_;
-  exec::LoadedProgram initialise_;
-  exec::LoadedProgram train_;
-  exec::LoadedProgram update_;
-  exec::LoadedProgram evaluate_;
-  exec::LoadedProgram prefill_;
-  exec::LoadedProgram decode_;
+  std::string device_name_;
+  std::unique_ptr<exec::Executor> executor_;
+  // Numbers of the executor's programs; -1: not asked for.
+  int initialise_ = -1;
+  int train_ = -1;
+  int update_ = -1;
+  int evaluate_ = -1;
+  int prefill_ = -1;
+  int decode_ = -1;
 };
 
 }  // namespace wych::train

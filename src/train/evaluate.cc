@@ -26,11 +26,8 @@ Expected<config::Config> read_hugging_face_config(const std::string& dir) {
 }
 
 Expected<void> load_hugging_face(Engine& engine, const std::string& dir, const config::ModelConfig& model) {
-  return io::load_hf_weights(dir, model, [&](const std::string& name, std::span<const i64> shape) {
-    const ir::View view = engine.persistent(name);
-    WYCH_CHECK(view.type->shape == ir::Shape(shape), "{} is {}", name, view.type->text());
-    return io::Destination{view.type->dtype, {view.data, static_cast<std::size_t>(view.type->bytes())}};
-  });
+  return receive_weights(
+      engine, [&](const io::FindDestination& find) { return io::load_hf_weights(dir, model, find); });
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ class TrainingRun {
     header.active_parameters = counts.active;
     header.total_parameters = counts.total;
     header.active_non_embedding_parameters = counts.active - counts.embedding;
-    header.device = fmt::format("CPU, {} thread{}", pool_.num_threads(), pool_.num_threads() == 1 ? "" : "s");
+    header.device = engine_->device_name();
     header.memory_table = plan::memory_table(programs.layout, planned(programs));
     header.resumed_from = resumed_from;
     header.first_step = progress_.step;
@@ -244,7 +244,7 @@ class TrainingRun {
     }
     WYCH_TRY_VOID(
         folder_->write_event(progress_.step, "non_finite", io::JsonObject().add("loss", result_.ce)));
-    const double* state = engine_->persistent(model::kOptimizerStatePath).as<double>();
+    const std::vector<double> state = engine_->read_doubles(model::kOptimizerStatePath);
     const auto consecutive = static_cast<i64>(state[ops::StepState::kConsecutiveNonFinite]);
     const bool halt = config_.optimizer.non_finite == config::NonFinitePolicy::kHalt;
     if (halt || consecutive >= config_.optimizer.max_consecutive_non_finite) {

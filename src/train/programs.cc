@@ -15,13 +15,16 @@
 #include "passes/unroll.h"
 #include "pipeline/schedule.h"
 #include "plan/lower.h"
+#include "train/compute_device.h"
 
 namespace wych::train {
 namespace {
 
 model::BuildOptions build_options(const config::Config& config) {
   return {.compute = compute_dtype(config),
-          .alignment = config.memory.alignment > 0 ? config.memory.alignment : kCpuAlignment};
+          .alignment = config.memory.alignment > 0                  ? config.memory.alignment
+                       : config.run.device == config::Device::kCuda ? kCudaAlignment
+                                                                    : kCpuAlignment};
 }
 
 model::BatchShape batch_shape(const config::Config& config) {
@@ -69,12 +72,8 @@ Expected<void> check_supported(const config::Config& config) {
                  .hint = std::string(hint),
                  .more = {}};
   };
-  if (config.run.device == config::Device::kCuda) {
-    return missing("run.device", "\"cuda\": this build has no CUDA backend",
-                   "set run.device = \"cpu\" or \"auto\"");
-  }
   if (config.precision.compute == config::Compute::kBF16) {
-    return missing("precision.compute", "\"bf16\" is not available on the CPU",
+    return missing("precision.compute", "\"bf16\" is not available in this build",
                    "set precision.compute = \"f32\"");
   }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
@@ -84,6 +83,11 @@ Expected<void> check_supported(const config::Config& config) {
                    "leave dp, ep and pp at 1");
   }
   return {};
+}
+
+passes::KernelTarget kernel_target(const config::Config& config) {
+  return config.run.device == config::Device::kCuda ? passes::KernelTarget::kCuda
+                                                    : passes::KernelTarget::kCpu;
 }
 
 Expected<ir::Graph> build_step_graph(const config::Config& config, i64 num_microbatches) {
@@ -101,9 +105,10 @@ Expected<ir::Graph> build_step_graph(const config::Config& config, i64 num_micro
 
 // Plans `graph` as program `name` of the set.
 Expected<void> lower_into(std::optional<plan::Program>& program, std::string name, Expected<ir::Graph> graph,
-                          plan::Layout& layout) {
+                          plan::Layout& layout, const std::optional<CudaTarget>& cuda) {
   WYCH_TRY(ir::Graph built, std::move(graph));
-  WYCH_TRY(program, plan::lower(std::move(name), passes::expand(built), layout));
+  const auto kernels = cuda ? passes::KernelTarget::kCuda : passes::KernelTarget::kCpu;
+  WYCH_TRY(program, plan::lower(std::move(name), passes::expand(built, kernels), layout, cuda));
   return {};
 }
 
@@ -116,25 +121,26 @@ DType compute_dtype(const config::Config& config) {
 Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
   WYCH_TRY(const ir::Graph forward,
            model::build_training(config.model, batch_shape(config), build_options(config)));
-  WYCH_TRY(const ir::Graph differentiated, passes::autodiff(passes::expand(forward)));
+  WYCH_TRY(const ir::Graph differentiated, passes::autodiff(passes::expand(forward, kernel_target(config))));
   return passes::recompute(differentiated, recompute_policies(config, differentiated));
 }
 
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request) {
   WYCH_TRY_VOID(check_supported(config));
   Programs programs;
+  const std::optional<CudaTarget> cuda = request.cuda ? request.cuda : planned_target(config.run.device);
   const model::BuildOptions options = build_options(config);
   if (request.training) {
     const model::BatchShape batch = batch_shape(config);
     programs.num_microbatches = batch.num_microbatches();
     WYCH_TRY_VOID(lower_into(programs.initialise, "initialise",
-                             model::build_initialisation(config.model, options), programs.layout));
+                             model::build_initialisation(config.model, options), programs.layout, cuda));
     WYCH_TRY_VOID(lower_into(programs.train, "train", build_step_graph(config, programs.num_microbatches),
-                             programs.layout));
+                             programs.layout, cuda));
     WYCH_TRY_VOID(lower_into(
         programs.update, "update",
         model::build_update(config.model, config.optimizer, batch.sequence * batch.batch_sequences, options),
-        programs.layout));
+        programs.layout, cuda));
   }
   if (request.evaluation_sequences > 0) {
     const i64 length =
@@ -142,16 +148,16 @@ Expected<Programs> build_programs(const config::Config& config, const ProgramReq
     WYCH_TRY_VOID(
         lower_into(programs.evaluate, "evaluate",
                    model::build_evaluation(config.model, request.evaluation_sequences, length, options),
-                   programs.layout));
+                   programs.layout, cuda));
   }
   if (request.prefill_tokens > 0) {
     WYCH_TRY_VOID(lower_into(
         programs.prefill, "prefill",
         model::build_generation(config.model, request.prefill_tokens, request.cache_length, options),
-        programs.layout));
+        programs.layout, cuda));
     WYCH_TRY_VOID(lower_into(programs.decode, "decode",
                              model::build_generation(config.model, 1, request.cache_length, options),
-                             programs.layout));
+                             programs.layout, cuda));
   }
   return programs;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/cuda_target.h"
 #include "base/expected.h"
 #include "config/config.h"
 #include "plan/program.h"
@@ -18,6 +19,8 @@ struct ProgramRequest {
   i64 evaluation_length = 0;     // tokens of a sequence there; 0: config.model.sequence_length
   i64 prefill_tokens = 0;        // tokens of one prefill; 0: no generation
   i64 cache_length = 0;          // positions of the generation cache
+  // The device's table; absent: planned_target(config.run.device) of compute_device.h.
+  std::optional<CudaTarget> cuda = std::nullopt;
 };
 
 struct Programs {
@@ -31,16 +34,17 @@ struct Programs {
   std::optional<plan::Program> decode;
 };
 
-// Rows of an expert segment on the CPU unless the configuration says otherwise: below 16 rows, a GEMM's rows
-// change bits with the number of rows.
+// Rows of an expert segment unless the configuration says otherwise. On the CPU: below 16 rows, a GEMM's rows
+// change bits with the number of rows. On CUDA: a tile of the grouped product.
 inline constexpr i64 kCpuAlignment = 16;
+inline constexpr i64 kCudaAlignment = 128;
 
 // From configuration to addresses: model -> passes -> pipeline -> plan. `config` must be validated.
-// Errors: what this build does not have (CUDA, bf16, several ranks), naming the key; a shape that does not
+// Errors: what this build does not have (bf16, several ranks), naming the key; a shape that does not
 // fit, naming the node.
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request);
 
-// The dtype of config.precision.compute on the CPU.
+// The dtype of config.precision.compute.
 DType compute_dtype(const config::Config& config);
 
 // The graph of one microbatch after autodiff and recompute: what unroll repeats. For dumps and tests.

@@ -1,6 +1,6 @@
 // The rates of a plan are stated, not measured, so that it says the same on every machine; the memory is
 // asked for.
-#include "cli/cpu_target.h"
+#include "cli/target.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,6 +10,9 @@
 
 #include "base/file.h"
 #include "kernels/ceilings.h"
+#if WYCH_CUDA
+#include "kernels/cuda_ceilings.h"
+#endif
 
 namespace wych::cli {
 namespace {
@@ -38,14 +41,25 @@ plan::Target cpu_target(int cores) {
           .memory_bytes = memory_bytes()};
 }
 
-plan::Target measured_cpu_target(ThreadPool& pool) {
-  const kernels::Ceilings ceilings = kernels::measure_ceilings(pool);
-  return {.name = fmt::format("{} thread{} that reach {:.0f} GFLOP/s and {:.1f} GB/s here",
-                              pool.num_threads(), pool.num_threads() == 1 ? "" : "s",
-                              1e-9 * ceilings.flops_per_second, 1e-9 * ceilings.bytes_per_second),
-          .flops_per_second = ceilings.flops_per_second,
-          .bytes_per_second = ceilings.bytes_per_second,
-          .memory_bytes = memory_bytes()};
+Expected<plan::Target> measured_target(config::Device device, ThreadPool& pool) {
+  const auto target = [](std::string what, const kernels::Ceilings& ceilings, i64 bytes) {
+    return plan::Target{
+        .name = fmt::format("{} reaching {:.0f} GFLOP/s in float32 and {:.1f} GB/s here", what,
+                            1e-9 * ceilings.flops_per_second, 1e-9 * ceilings.bytes_per_second),
+        .flops_per_second = ceilings.flops_per_second,
+        .bytes_per_second = ceilings.bytes_per_second,
+        .memory_bytes = bytes};
+  };
+#if WYCH_CUDA
+  if (device == config::Device::kCuda) {
+    WYCH_TRY(const std::unique_ptr<device::CudaDevice> cuda, device::CudaDevice::open());
+    WYCH_TRY(const kernels::Ceilings ceilings, kernels::measure_cuda_ceilings(*cuda));
+    return target(cuda->name(), ceilings, cuda->memory_bytes());
+  }
+#endif
+  WYCH_CHECK(device == config::Device::kCpu, "a device that this build has not");
+  return target(fmt::format("{} thread{}", pool.num_threads(), pool.num_threads() == 1 ? "" : "s"),
+                kernels::measure_ceilings(pool), memory_bytes());
 }
 
 }  // namespace wych::cli

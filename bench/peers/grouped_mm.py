@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Grouped matrix products of experts: wych beside torch._grouped_mm, in one run, on the same uneven groups.
+
+    python3 bench/peers/grouped_mm.py --wych build/cuda/wych --json result.json
+
+wych measures first and says its groups; then PyTorch, then wych again: the ratio takes wych's mean, so a drift of
+the clock meets both. Random normal data, medians; FLOPs of real rows, padding not counted.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+
+
+def wych_rows(binary):
+    run = subprocess.run([binary, "bench", "grouped", "--json"], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def median_seconds(torch, work, repeats=20):
+    times = []
+    for repeat in range(repeats + 2):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        if repeat >= 2:
+            times.append(start.elapsed_time(end) * 1e-3)
+    return statistics.median(times)
+
+
+def torch_row(torch, row):
+    experts, routes, k, n = row["experts"], row["routes"], row["k"], row["n"]
+    generator = torch.Generator("cuda").manual_seed(1)
+    normal = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16, generator=generator)
+    x, dy, w = normal(routes, k), normal(routes, n), normal(experts, n, k) * 0.02
+    offsets = torch.tensor(row["counts"], device="cuda").cumsum(0).to(torch.int32)
+    flops = 2.0 * routes * n * k
+    forward = median_seconds(torch, lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=offsets))
+    dx = median_seconds(torch, lambda: torch._grouped_mm(dy, w, offs=offsets))
+    dw = median_seconds(torch, lambda: torch._grouped_mm(dy.t(), x, offs=offsets))
+    return {"forward_tflops": flops / forward * 1e-12, "dx_tflops": flops / dx * 1e-12,
+            "dw_tflops": flops / dw * 1e-12}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wych", default="build/cuda/wych")
+    parser.add_argument("--json", help="file for the result")
+    arguments = parser.parse_args()
+    import torch
+
+    before = wych_rows(arguments.wych)
+    theirs = [torch_row(torch, row) for row in before]
+    torch.cuda.empty_cache()
+    after = wych_rows(arguments.wych)
+    big = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    anchor = 2.0 * 8192**3 / median_seconds(torch, lambda: big @ big) * 1e-12
+    results = []
+    print(f"anchor: bfloat16 8192^3 by PyTorch {anchor:.0f} TFLOP/s")
+    print(f"{'TFLOP/s':<34} {'forward':>16} {'dx':>16} {'dw':>16}   (wych / torch = ratio; torch's dw is bfloat16)")
+    for first, second, peer in zip(before, after, theirs):
+        result = {key: first[key] for key in ("experts", "routes", "k", "n", "counts")}
+        text = f"E {first['experts']:>3} {first['routes']:>6} routes {first['k']} -> {first['n']:<6}"
+        for name in ("forward_tflops", "dx_tflops", "dw_tflops"):
+            ours = (first[name] + second[name]) / 2
+            result[name] = {"wych": ours, "torch": peer[name], "ratio": ours / peer[name]}
+            text += f" {ours:>5.0f}/{peer[name]:>4.0f}={ours / peer[name]:>4.2f}x"
+        result["dw_accumulate_tflops"] = {"wych": (first["dw_accumulate_tflops"] + second["dw_accumulate_tflops"]) / 2}
+        results.append(result)
+        print(text)
+    if arguments.json:
+        record = {"what": "grouped matrix products, wych beside torch._grouped_mm", "torch": torch.__version__,
+                  "gpu": torch.cuda.get_device_name(), "anchor_8192_tflops": anchor, "data": "random normal, uneven",
+                  "results": results}
+        with open(arguments.json, "w") as file:
+            json.dump(record, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

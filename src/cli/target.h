@@ -1,0 +1,18 @@
+// The processor that estimates assume, and what is at hand.
+#pragma once
+
+#include "base/thread_pool.h"
+#include "config/config.h"
+#include "plan/report.h"
+
+namespace wych::cli {
+
+// A laptop or server core of 2024 with 512-bit vectors; the memory is this machine's, or what its control
+// group may use of it.
+plan::Target cpu_target(int cores);
+
+// What a device (never "auto") reaches here: the pool's threads (kernels/ceilings.h), or the CUDA device
+// (kernels/cuda_ceilings.h). kUsage if there is no such device.
+Expected<plan::Target> measured_target(config::Device device, ThreadPool& pool);
+
+}  // namespace wych::cli
