@@ -49,8 +49,8 @@ TEST(Schema, EveryMemberHasAKey) {
   for (const Field& field : fields(config)) {
     ++count[std::string(field.section())];
   }
-  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9] = config.run;
-  EXPECT_EQ(count["run"], 9);
+  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9, r10] = config.run;
+  EXPECT_EQ(count["run"], 10);
   [[maybe_unused]] const auto& [m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15, attention,
                                 moe] = config.model;
   EXPECT_EQ(count["model"], 15);
