@@ -1,16 +1,19 @@
 #include "child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 #include "base/check.h"
+#include "base/types.h"
 
 namespace wych {
 namespace {
@@ -34,7 +37,8 @@ int make_unlinked_file() {
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command, const ChildOptions& options) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command, const ChildOptions& options)
+    : deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(options.limit_seconds)) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> environment = options.environment;
   const char* path = std::getenv("PATH");
@@ -80,6 +84,14 @@ ChildProcess::~ChildProcess() {
 
 // In small pieces, so that the child is never far ahead of what was read.
 bool ChildProcess::read_some() {
+  using std::chrono::milliseconds;
+  const auto left =
+      std::chrono::duration_cast<milliseconds>(deadline_ - std::chrono::steady_clock::now()).count();
+  pollfd readable{.fd = output_descriptor_, .events = POLLIN, .revents = 0};
+  if (::poll(&readable, 1, static_cast<int>(std::max<i64>(left, 0))) == 0) {
+    send(SIGKILL);
+    return false;
+  }
   std::array<char, 256> piece{};
   const ssize_t got = ::read(output_descriptor_, piece.data(), piece.size());
   if (got <= 0) {  // a terminal whose other side is gone says EIO

@@ -3,6 +3,7 @@
 // sleeping.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace wych {
 struct ChildOptions {
   std::vector<std::string> environment;  // "NAME=value"; nothing is inherited but PATH
   bool on_terminal = false;              // standard streams are a pseudo-terminal of 100 x 40
+  int limit_seconds = 120;               // a child that takes longer is killed: nothing may hang
 };
 
 class ChildProcess {
@@ -36,6 +38,7 @@ class ChildProcess {
  private:
   bool read_some();
 
+  std::chrono::steady_clock::time_point deadline_;
   int process_ = -1;
   int output_descriptor_ = -1;
   int errors_descriptor_ = -1;  // of an unlinked file

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -183,7 +184,9 @@ sample_prompt = "the "
 class Cli : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared_.emplace();
+    // In memory if there is such a place: every file of a run is synced, and a busy disk takes its time.
+    const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+    shared_.emplace(in_memory ? "/dev/shm" : std::filesystem::temp_directory_path());
     write_data(*shared_ / "data");
     io::write_bytes(*shared_ / "tiny.toml", kConfig);
     first_run_ = run(train(finished()));

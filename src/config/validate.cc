@@ -38,10 +38,12 @@ void check_shape(const ModelConfig& model, Rules& rules) {
   const AttentionConfig& attention = model.attention;
   rules.require(attention.head_dim % 2 == 0, {"model.attention.head_dim"},
                 fmt::format("is {}; rotary positions need an even width", attention.head_dim));
-  rules.require(attention.n_kv_heads > 0 && attention.n_heads % attention.n_kv_heads == 0,
-                {"model.attention.n_kv_heads", "model.attention.n_heads"},
-                fmt::format("is {}, which does not divide the {} query heads", attention.n_kv_heads,
-                            attention.n_heads));
+  // Without query heads that alone is what is wrong.
+  rules.require(
+      attention.n_heads == 0 || (attention.n_kv_heads > 0 && attention.n_heads % attention.n_kv_heads == 0),
+      {"model.attention.n_kv_heads", "model.attention.n_heads"},
+      fmt::format("is {}, which does not divide the {} query heads", attention.n_kv_heads,
+                  attention.n_heads));
   const i64 pattern = static_cast<i64>(attention.window_pattern.size());
   rules.require(pattern <= model.n_layers, {"model.attention.window_pattern", "model.n_layers"},
                 fmt::format("has {} windows for {} layers", pattern, model.n_layers));

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "config/load.h"
 #include "data/sampler.h"
@@ -25,9 +27,11 @@ Expected<config::Config> read_hugging_face_config(const std::string& dir) {
   return config;
 }
 
-Expected<void> load_hugging_face(Engine& engine, const std::string& dir, const config::ModelConfig& model) {
-  return receive_weights(
-      engine, [&](const io::FindDestination& find) { return io::load_hf_weights(dir, model, find); });
+Expected<void> read_weights(Engine& engine, const io::HfWeights& weights) {
+  return receive_weights(engine, [&](const io::FindDestination& find) {
+    weights.read_all(find);
+    return Expected<void>();
+  });
 }
 
 }  // namespace
@@ -37,6 +41,8 @@ Expected<config::Config> read_model_config(const std::string& dir) {
     return read_hugging_face_config(dir);
   }
   WYCH_TRY(const std::string checkpoint, io::find_checkpoint(dir));
+  WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint));
+  WYCH_TRY([[maybe_unused]] const std::string intact, reader.config_text());
   WYCH_TRY(const config::Loaded loaded,
            config::load(checkpoint + "/config.toml", {}, {.purpose = config::Purpose::kPlan}));
   return loaded.config;
@@ -45,10 +51,15 @@ Expected<config::Config> read_model_config(const std::string& dir) {
 Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool) {
   LoadedModel model;
   WYCH_TRY(model.config, read_model_config(dir));
-  WYCH_TRY(model.engine, Engine::create(model.config, request, pool));
   model.source = dir;
+  // The weights before the engine: a config that is not theirs may ask for more than there is memory.
+  std::optional<io::HfWeights> weights;
   if (is_hugging_face(dir)) {
-    WYCH_TRY_VOID(load_hugging_face(*model.engine, dir, model.config.model));
+    WYCH_TRY(weights, io::HfWeights::open(dir, model.config.model));
+  }
+  WYCH_TRY(model.engine, Engine::create(model.config, request, pool));
+  if (weights) {
+    WYCH_TRY_VOID(read_weights(*model.engine, *weights));
   } else {
     WYCH_TRY(model.source, io::find_checkpoint(dir));
     WYCH_TRY_VOID(load_weights(*model.engine, model.source));
@@ -123,6 +134,13 @@ Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string
     const Evaluation part = model.engine->evaluate(batch);
     sum.ce_sum += part.ce_sum;
     sum.targets += part.targets;
+  }
+  if (!std::isfinite(sum.ce_sum)) {
+    return Error{.kind = ErrorKind::kNonFinite,
+                 .where = model.source,
+                 .what = fmt::format("the loss of {} is not finite", file),
+                 .hint = "its weights are not, or make numbers too large for their type",
+                 .more = {}};
   }
   return FileEvaluation{.ce = sum.ce_sum / sum.targets,
                         .targets = static_cast<i64>(sum.targets),

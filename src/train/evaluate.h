@@ -20,7 +20,8 @@ struct LoadedModel {
   std::string source;              // the folder the weights came from
 };
 
-// The configuration of the model in a folder, without its weights. kCheckpoint if it is none of the three.
+// The configuration of the model in a folder, without its weights. kCheckpoint if it is none of the three, or
+// if a checkpoint's configuration is no longer the one it was saved with.
 Expected<config::Config> read_model_config(const std::string& dir);
 
 // Loads the weights into an engine with the requested programs.
@@ -38,7 +39,7 @@ struct FileEvaluation {
 // The loss of a token file of any format. One-dimensional: cut to `sequence` tokens (0: the model's), its
 // tail dropped and counted; two-dimensional: each row is an instance (another `sequence` is a kUsage error).
 // A file without a header has ids of `raw_type`, by default the smallest for the model's vocabulary. kData if
-// the file is shorter than one sequence.
+// the file is shorter than one sequence, kNonFinite if the loss is not a finite number.
 Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
                                        std::optional<data::TokenType> raw_type, ThreadPool& pool);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "config/model_size.h"
 #include "config/schema.h"
@@ -46,6 +47,10 @@ class TrainingRun {
     WYCH_TRY(const FolderLock lock, RunFolder::lock(config_));
     Expected<RunEnd> end = train();
     if (folder_) {
+      if (!end) {
+        save_before(end.error());
+        record(end.error());
+      }
       report();
     } else {
       RunFolder::remove_unused(config_);
@@ -80,7 +85,11 @@ class TrainingRun {
     WYCH_TRY_VOID(check_sample_prompt());
     WYCH_TRY(engine_, Engine::create(config_, request, pool_));
     if (resume) {
-      WYCH_TRY(progress_, load_run(*engine_, *resume));
+      Expected<RunProgress> loaded = load_run(*engine_, *resume);
+      if (!loaded) {
+        return RunFolder::with_remedy(std::move(loaded).error(), *resume, config_);
+      }
+      progress_ = *loaded;
       WYCH_TRY_VOID(check_data(*resume));
       first_step_ = progress_.step;
     } else {
@@ -221,15 +230,23 @@ class TrainingRun {
     view_.step(report);
   }
 
+  // A mean over no targets is no number.
+  [[nodiscard]] Expected<void> check_targets(double targets, std::string_view what) const {
+    if (targets > 0) {
+      return {};
+    }
+    return Error{.kind = ErrorKind::kData,
+                 .where = fmt::format("step {}", progress_.step),
+                 .what = fmt::format("no token of {} has a target", what),
+                 .hint =
+                     "every document is one token long, or label masks leave nothing: look at the data with "
+                     "`wych data inspect`",
+                 .more = {}};
+  }
+
   // Whether the run may go on after this step's decision.
   Expected<void> check_step() {
-    if (result_.targets == 0) {
-      return Error{.kind = ErrorKind::kData,
-                   .where = fmt::format("step {}", progress_.step),
-                   .what = "the batch has no valid target",
-                   .hint = "check the label mask and the data",
-                   .more = {}};
-    }
+    WYCH_TRY_VOID(check_targets(result_.targets, "the batch"));
     if (!result_.non_finite) {
       if (result_.skipped) {
         const std::string text =
@@ -292,6 +309,7 @@ class TrainingRun {
       sum.ce_sum += part.ce_sum;
       sum.targets += part.targets;
     }
+    WYCH_TRY_VOID(check_targets(sum.targets, "the held-out text"));
     EvalReport report;
     report.step = progress_.step;
     report.ce = sum.ce_sum / sum.targets;
@@ -313,6 +331,10 @@ class TrainingRun {
     WYCH_TRY(FinalEvaluation final,
              evaluate_held_out(*engine_, config_.model, data_->sampler.instances().files(), held_out,
                                data_->tokenizer ? &*data_->tokenizer : nullptr, progress_.step));
+    const i64 targets =
+        std::accumulate(final.domains.begin(), final.domains.end(), i64{0},
+                        [](i64 sum, const DomainScore& score) { return sum + score.targets; });
+    WYCH_TRY_VOID(check_targets(static_cast<double>(targets), "the held-out text"));
     view_.evaluated(final.report);
     WYCH_TRY_VOID(folder_->write_event(progress_.step, "final_evaluation", scores_json(final)));
     WYCH_TRY_VOID(folder_->write_evaluation(final.report, final.domains, seconds_since(start)));
@@ -401,6 +423,22 @@ class TrainingRun {
     WYCH_TRY_VOID(folder_->write_last_metrics(progress_.step));
     WYCH_TRY_VOID(folder_->write_event(progress_.step, "end"));
     return RunEnd::kFinished;
+  }
+
+  // Data that cannot be used, or a metrics file that cannot be written, does not take back the steps before.
+  void save_before(const Error& error) {
+    if (error.kind != ErrorKind::kData || progress_.step == first_step_ || saved_step_ == progress_.step) {
+      return;
+    }
+    if (const Expected<void> saved = save(); !saved) {
+      say("no checkpoint: " + saved.error().text());
+    }
+  }
+
+  // Why the run ended goes where the run is read. A disk that takes no line changes nothing about that.
+  void record(const Error& error) {
+    folder_->log().error("{}", error.text());
+    (void)folder_->write_event(progress_.step, "error", io::JsonObject().add("text", error.text()));
   }
 
   // A report that cannot be written does not change how the run ended.

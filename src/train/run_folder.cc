@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -167,6 +168,37 @@ std::vector<std::string> RunFolder::changed_settings(const std::string& before,
   return changes;
 }
 
+Error RunFolder::with_remedy(Error error, const std::string& checkpoint, const config::Config& config) {
+  if (error.kind != ErrorKind::kCheckpoint) {
+    return error;
+  }
+  if (const Expected<io::CheckpointReader> reader = io::CheckpointReader::open(checkpoint)) {
+    const Expected<std::string> before = reader->config_text();
+    std::vector<std::string> changes;
+    const std::vector<std::string> all = before ? changed_settings(*before, config) : changes;
+    for (const std::string& change : all) {
+      if (change.starts_with("model.") || change.starts_with("precision.")) {
+        changes.push_back(change);
+      }
+    }
+    if (!changes.empty()) {
+      error.hint = fmt::format(
+          "it was saved with other settings: {}; go on with those, or give --run.dir another folder",
+          fmt::join(changes, ", "));
+      return error;
+    }
+  }
+  const std::vector<std::string> others = io::list_checkpoints(config.run.dir);
+  const auto other = std::find_if(others.rbegin(), others.rend(), [&](const std::string& path) {
+    return path != checkpoint && io::CheckpointReader::open(path);
+  });
+  if (other != others.rend()) {
+    error.hint =
+        fmt::format("the newest other checkpoint of this run is {0}: go on with --resume={0}", *other);
+  }
+  return error;
+}
+
 Expected<FolderLock> RunFolder::lock(const config::Config& config) {
   WYCH_TRY_VOID(create_folder(config.run.dir));
   return FolderLock::take(config.run.dir, ErrorKind::kData);
@@ -193,11 +225,12 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
   const std::string& resume = config.run.resume;
   if (resume != "auto" && resume != "never") {
     WYCH_TRY(std::string found, io::find_checkpoint(resume));
-    WYCH_TRY(const std::optional<std::string> own, io::latest_checkpoint(config.run.dir));
     std::error_code error;
-    const bool inside =
-        std::filesystem::equivalent(std::filesystem::path(found) / ".." / "..", config.run.dir, error);
-    if (own && !inside) {
+    if (std::filesystem::equivalent(std::filesystem::path(found) / ".." / "..", config.run.dir, error)) {
+      return std::optional<std::string>(std::move(found));
+    }
+    WYCH_TRY(const std::optional<std::string> own, io::latest_checkpoint(config.run.dir));
+    if (own) {
       return Error{.kind = ErrorKind::kUsage,
                    .where = "run.resume",
                    .what = fmt::format("{} is of another run, and {} holds one already, at {}", found,

@@ -48,6 +48,10 @@ class RunFolder {
   // folder holds another run). Changes nothing.
   static Expected<std::optional<std::string>> find_resume(const config::Config& config);
 
+  // `error`, which reading `checkpoint` made, with what to do about it: the settings that make another model
+  // of it, or another checkpoint of the same run.
+  static Error with_remedy(Error error, const std::string& checkpoint, const config::Config& config);
+
   // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`, and
   // copies the file `tokenizer` there unless it is empty. kData if the folder cannot be written.
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
