@@ -390,7 +390,7 @@ void poison(const std::string& run_dir, const std::string& name) {
     tensors.push_back({kind, entry.name, entry.dtype, entry.shape, {}});
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    tensors[i].bytes = bytes[i];
+    tensors[i].content = [&bytes, i] { return std::span<const std::byte>(bytes[i]); };
   }
   ASSERT_TRUE(
       io::save_checkpoint(run_dir, reader.meta(), tensors, reader.config_text().value(), 0).has_value());
