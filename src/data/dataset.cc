@@ -131,6 +131,13 @@ std::string plain_folder_name(const std::string& folder) {
   return name;
 }
 
+Expected<void> save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
+  WYCH_TRY_VOID(write_file_atomic(fmt::format("{}/{}", folder, kTokenizerFileName), tokenizer.to_json(),
+                                  ErrorKind::kData));
+  const Json settings = {{"eos_token", tokenizer.end_of_text()}};
+  return write_file_atomic(folder + "/tokenizer_config.json", settings.dump(2) + "\n", ErrorKind::kData);
+}
+
 u64 Dataset::fingerprint(Split split) const {
   Hasher hasher;
   hasher.update(fmt::format("{} {} {}\n", token_type_name(type), vocab_size, eos_id));

@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include "data/instances.h"
 #include "data/token_file.h"
+#include "data/tokenizer.h"
 
 namespace wych::data {
 
@@ -53,6 +54,11 @@ struct Dataset {
 std::string plain_folder_name(const std::string& folder);
 
 inline constexpr std::string_view kDatasetFileName = "dataset.json";
+inline constexpr std::string_view kTokenizerFileName = "tokenizer.json";
+
+// Writes FOLDER/tokenizer.json, and tokenizer_config.json, which names its end-of-text token: what is loaded
+// from there is the same tokenizer.
+Expected<void> save_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 
 // Reads FOLDER/dataset.json. Errors (kData): missing, damaged, of another format version, out of range.
 Expected<Dataset> load_dataset(const std::string& folder);

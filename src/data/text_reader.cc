@@ -134,7 +134,7 @@ Expected<void> parse_plain(Block& block, const TextOptions& options, TextBatch& 
   std::string_view rest = block.text;
   const bool begins_unit = block.begins_file || section > 0;
   while (section > 0 && rest.size() > 2 * section) {
-    const std::size_t cut = find_cut(rest.substr(0, 2 * section));
+    const std::size_t cut = find_cut(rest.substr(0, 2 * section), options.cut_at_lines);
     if (cut == 0) {
       break;
     }
@@ -218,7 +218,7 @@ class JsonLines {
 
 // Lines first: they make sections that a reader would make too. Then "word| word": in every byte-level
 // pattern a word's letters end before a space, and a single space belongs to the word behind it.
-std::size_t find_cut(std::string_view text) {
+std::size_t find_cut(std::string_view text, bool at_lines) {
   const auto last = [text](char separator, auto accepts) {
     for (std::size_t at = text.rfind(separator); at != std::string_view::npos && at + 1 > text.size() / 2;
          at = at == 0 ? std::string_view::npos : text.rfind(separator, at - 1)) {
@@ -229,7 +229,7 @@ std::size_t find_cut(std::string_view text) {
     return std::string_view::npos;
   };
   const std::size_t line = last('\n', [text](std::size_t at) { return is_line_cut(text, at + 1); });
-  if (line != std::string_view::npos) {
+  if (at_lines && line != std::string_view::npos) {
     return line + 1;
   }
   const std::size_t space = last(' ', [text](std::size_t at) { return at > 0 && is_word_cut(text, at); });
@@ -303,7 +303,7 @@ struct TextReader::State {
       const std::size_t line_end = rest.rfind('\n');
       return line_end != std::string::npos ? line_end + 1 : stream_ended ? rest.size() : 0;
     }
-    const std::size_t cut = find_cut(rest);
+    const std::size_t cut = find_cut(rest, options.cut_at_lines);
     if (cut > 0) {
       return cut;
     }

@@ -1,8 +1,8 @@
 // Text files as pieces ready to encode, a bounded part at a time. A file of JSON lines (.jsonl, .json,
 // .ndjson; also with .gz or .zst behind) has a document per line; any other file is one document, cut where
-// neither side of the cut changes how the other is tokenized: after a line, before a letter or digit, so that
-// the ids are those of the whole (byte-level tokenizers; others see a line break). Where text is cut depends
-// on the text alone.
+// neither side of the cut changes how the other is tokenized: after a line before a word, or between two
+// words, so that the ids are those of the whole for every pattern of pattern.h. Where text is cut depends on
+// the text alone.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ struct TextOptions {
   // Bytes that are not UTF-8 are an Error with file and byte offset; or kept as they are (plain text), or
   // their line is left out (JSON lines), and counted.
   bool keep_invalid = false;
-  i64 section_bytes = 0;  // > 0: plain text comes in units of about this size
+  i64 section_bytes = 0;     // > 0: plain text comes in units of about this size
+  bool cut_at_lines = true;  // false: only between words, for tokenizers that put a space before a text
 };
 
 // A piece of a document.
@@ -61,8 +62,9 @@ class TextReader {
   std::unique_ptr<State> state_;
 };
 
-// The largest place in (text.size() / 2, text.size()) at which `text` may be cut (above), else 0.
-std::size_t find_cut(std::string_view text);
+// The largest place in (text.size() / 2, text.size()) at which `text` may be cut (above), behind a line if
+// there is one and `at_lines`; else 0.
+std::size_t find_cut(std::string_view text, bool at_lines = true);
 // The offset of the first byte that is not part of well-formed UTF-8; npos if all of it is.
 std::size_t find_invalid_utf8(std::string_view text);
 

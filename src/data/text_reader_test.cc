@@ -135,6 +135,8 @@ TEST(TextReader, CutsBetweenWordsWhereNoLineEndsWell) {
   EXPECT_EQ(find_cut("a longer word \u00fcber 5 "), 13U);  // no digits: some patterns join them in threes
   EXPECT_EQ(find_cut("abc, def"), 0U);
   EXPECT_EQ(find_cut("ab cd ef"), 5U);
+  EXPECT_EQ(find_cut("ab cd\nef gh"), 6U);
+  EXPECT_EQ(find_cut("ab cd\nef gh", false), 8U);
   EXPECT_EQ(find_cut("a bcdefgh"), 0U);
 }
 

@@ -21,7 +21,6 @@ namespace wych::data {
 namespace {
 
 constexpr i64 kSectionBytes = i64{32} << 10U;
-constexpr std::string_view kTokenizerFile = "tokenizer.json";
 
 // Whether unit `index` is held out: one unit of every 1 / fraction, at a place that only the hash knows.
 class HoldOut {
@@ -115,7 +114,7 @@ Expected<Dataset> describe(const TokenizeOptions& options, const Tokenizer& toke
   Dataset dataset;
   dataset.vocab_size = tokenizer.vocab_size();
   dataset.type = options.type.value_or(token_type_for(dataset.vocab_size));
-  dataset.tokenizer = kTokenizerFile;
+  dataset.tokenizer = kTokenizerFileName;
   dataset.domains = {{options.domain, "as its source"}};
   constexpr std::size_t kNamedFiles = 4;
   const std::size_t named = std::min(kNamedFiles, options.files.size());
@@ -212,7 +211,9 @@ class Tokenization {
       }
       split_ = split;
     }
-    WYCH_TRY_VOID(writer(split_).append(tokens, bytes));
+    // What the tokenizer puts before every text belongs before documents only.
+    const std::size_t prefix = writer(split_).in_document() ? tokenizer_.parts().prefix_ids.size() : 0;
+    WYCH_TRY_VOID(writer(split_).append(tokens.subspan(prefix), bytes));
     return piece.ends_document ? end_document() : Expected<void>();
   }
 
@@ -243,6 +244,7 @@ Expected<TokenizeReport> tokenize_text(const TokenizeOptions& options, ThreadPoo
     paths.insert(paths.end(), found.begin(), found.end());
   }
   TextOptions text = options.text;
+  text.cut_at_lines = !tokenizer.parts().add_prefix_space;
   text.section_bytes = options.valid_fraction > 0 ? kSectionBytes : 0;
   WYCH_TRY(TextReader reader, TextReader::open(std::move(paths), text));
   std::error_code failure;
@@ -259,9 +261,7 @@ Expected<TokenizeReport> tokenize_text(const TokenizeOptions& options, ThreadPoo
                  "give more text",
                  {}};
   }
-  WYCH_TRY(const std::string tokenizer_text, read_file(options.tokenizer, ErrorKind::kData));
-  WYCH_TRY_VOID(write_file_atomic(fmt::format("{}/{}", staged.path(), kTokenizerFile), tokenizer_text,
-                                  ErrorKind::kData));
+  WYCH_TRY_VOID(save_tokenizer(tokenizer, staged.path()));
   WYCH_TRY_VOID(save_dataset(report.dataset));
   WYCH_TRY_VOID(staged.publish());
   report.dataset.folder = folder;

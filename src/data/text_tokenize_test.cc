@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "data/bpe_trainer.h"
 #include "data/test_folder.h"
@@ -105,6 +106,36 @@ TEST_F(TextTokenize, AnIndentedFileHasTheIdsOfItsWholeText) {
   }
   const TokenizeReport report = run(options("out", {folder_.write("book.txt", text)})).value();
   EXPECT_EQ(tokens_of(report.dataset, Split::kTrain), encoded(text));
+}
+
+// A tokenizer that puts a space and a beginning-of-text token before a text does so once a document, and the
+// folder's copy of it does the same.
+TEST_F(TextTokenize, WhatComesBeforeATextComesBeforeDocumentsOnly) {
+  nlohmann::json root = nlohmann::json::parse(tokenizer_->to_json());
+  const i64 start = tokenizer_->vocab_size();
+  root["pre_tokenizer"]["add_prefix_space"] = true;
+  root["added_tokens"].push_back({{"id", start}, {"content", "<s>"}, {"special", true}});
+  root["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {start}}, {"tokens", {"<s>"}}}}}}};
+  TokenizeOptions options = this->options("out", {});
+  options.tokenizer = folder_.write("prefixing.json", root.dump());
+  tokenizer_.emplace(Tokenizer::load(options.tokenizer).value());
+  std::string text;
+  while (text.size() < 2500000) {
+    text += story(static_cast<int>(text.size() % 977));
+  }
+  options.files = {folder_.write("a.txt", text), folder_.write("b.txt", text)};
+  const TokenizeReport report = run(options).value();
+  std::vector<i32> expected = encoded(text);
+  EXPECT_EQ(expected[0], start);
+  expected.insert(expected.end(), expected.begin(), expected.end());
+  EXPECT_TRUE(tokens_of(report.dataset, Split::kTrain) == expected);
+  const Tokenizer copy = Tokenizer::load(folder_.path("out/tokenizer.json")).value();
+  EXPECT_EQ(copy.encode("a word"), tokenizer_->encode("a word"));
+  EXPECT_EQ(copy.eos_id(), tokenizer_->eos_id());
 }
 
 TEST_F(TextTokenize, DoesNotDependOnThreadsOrBatches) {

@@ -97,7 +97,7 @@ class TrainingRun {
     }
     progress_.data_fingerprint = data_->fingerprint;
     WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), pool_.num_threads(), progress_.step,
-                                      data_->tokenizer_path));
+                                      data_->tokenizer ? &*data_->tokenizer : nullptr));
     io::JsonObject details;
     details.add("data_fingerprint", fmt::format("{:016x}", data_->fingerprint));
     if (!data_->shares.empty()) {

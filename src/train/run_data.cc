@@ -115,8 +115,7 @@ Expected<RunData> open_run_data(const config::Config& config, i64 evaluation_seq
       .shares = std::move(shares),
       .sampler = std::move(sampler),
       .valid = {},
-      .tokenizer = {},
-      .tokenizer_path = opened.tokenizer};
+      .tokenizer = {}};
   std::vector<i64> num_valid;
   std::vector<data::InstanceFile> valid = take_files(opened.sources, &data::SourceFiles::valid, num_valid);
   if (!valid.empty()) {

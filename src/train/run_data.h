@@ -18,7 +18,6 @@ struct RunData {
   data::Sampler sampler;
   std::optional<data::EvalReader> valid;  // none: there is no held-out text
   std::optional<data::Tokenizer> tokenizer;
-  std::string tokenizer_path;  // empty: none
   // What the order of training instances is a function of, but for the batch size.
   u64 fingerprint = 0;
 };

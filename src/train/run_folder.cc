@@ -12,6 +12,7 @@
 
 #include "config/model_size.h"
 #include "config/schema.h"
+#include "data/dataset.h"
 #include "io/checkpoint.h"
 
 namespace wych::train {
@@ -254,15 +255,14 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
 
 Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
                                                      int num_threads, i64 resumed_step,
-                                                     const std::string& tokenizer) {
+                                                     const data::Tokenizer* tokenizer) {
   const std::string& dir = config.run.dir;
   WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
   WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
   WYCH_TRY_VOID(io::write_environment(
       dir, io::environment().add("device", "cpu").add("threads", static_cast<i64>(num_threads))));
-  if (!tokenizer.empty()) {
-    WYCH_TRY(const std::string text, read_file(tokenizer, ErrorKind::kData));
-    WYCH_TRY_VOID(write_file_atomic(dir + "/tokenizer.json", text, ErrorKind::kData));
+  if (tokenizer != nullptr) {
+    WYCH_TRY_VOID(data::save_tokenizer(*tokenizer, dir));
   }
   WYCH_TRY(io::MetricsWriter metrics, io::MetricsWriter::open(dir, resumed_step));
   WYCH_TRY(io::EventsWriter events, io::EventsWriter::open(dir));
