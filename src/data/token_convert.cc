@@ -118,7 +118,7 @@ Expected<void> convert_token_file(const TokenFile& from, const std::string& path
     return usage(from.path(), "does not say where documents end", "give the id that ends them with --eos");
   }
   const std::string ids_path = pair ? path + ".bin" : path;
-  const Expected<void> written = write_ids(from, ids_path + ".tmp", options);
+  Expected<void> written = write_ids(from, ids_path + ".tmp", options);
   if (!written) {
     std::error_code ignored;
     std::filesystem::remove(ids_path + ".tmp", ignored);

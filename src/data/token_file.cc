@@ -52,7 +52,8 @@ u64 copy_ids(const std::byte* source, std::span<Out> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     T id;
     std::memcpy(&id, source + i * sizeof(T), sizeof(T));
-    const Wide wide = static_cast<Wide>(id);  // of a negative id: above 2^63
+    // Of a negative id: above 2^63. An i8 is widened first, which says that its sign is meant to be kept.
+    const Wide wide = static_cast<Wide>(static_cast<std::conditional_t<std::is_signed_v<T>, i64, T>>(id));
     out[i] = static_cast<Out>(wide);
     largest = std::max(largest, wide);
   }
@@ -87,7 +88,7 @@ bool begins_as_index(const std::string& path) {
 std::string megatron_prefix(const std::string& path) {
   std::error_code failure;
   const bool has_suffix = path.ends_with(".idx") || path.ends_with(".bin");
-  const std::string prefix = has_suffix ? path.substr(0, path.size() - 4) : path;
+  std::string prefix = has_suffix ? path.substr(0, path.size() - 4) : path;
   if (path.ends_with(".idx")) {
     return prefix;
   }
