@@ -21,9 +21,9 @@ using Json = nlohmann::json;
 constexpr i32 kMaxId = 1 << 20;  // a larger one is damage, and would cost its size in memory
 
 const Json& member(const Json& object, const char* key) {
-  static const Json kNull;
+  static const Json null;
   const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() ? *found : kNull;
+  return object.is_object() && found != object.end() ? *found : null;
 }
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', true).substr(0, 60); }

@@ -43,14 +43,14 @@ CharKind category_kind(i32 code_point) {
 }
 
 CharKind kind_of(i32 code_point) {
-  static const std::array<CharKind, kBasicPlaneEnd> kBasicPlane = [] {
+  static const std::array<CharKind, kBasicPlaneEnd> basic_plane = [] {
     std::array<CharKind, kBasicPlaneEnd> kinds{};
     for (i32 c = 0; c < kBasicPlaneEnd; ++c) {
       kinds[static_cast<std::size_t>(c)] = category_kind(c);
     }
     return kinds;
   }();
-  return code_point < kBasicPlaneEnd ? kBasicPlane[static_cast<std::size_t>(code_point)]
+  return code_point < kBasicPlaneEnd ? basic_plane[static_cast<std::size_t>(code_point)]
                                      : category_kind(code_point);
 }
 
