@@ -74,6 +74,7 @@ for path in sys.argv[1:]:
 # clang-tidy on product sources (their headers included), a file per core at a time. It needs how each file is
 # compiled, which configuring tells, and the generated header; nothing else is built.
 check_tidy() {
+  mkdir -p build
   {
     cmake -S . -B build/check -G Ninja -DCMAKE_BUILD_TYPE=Release -DWYCH_TESTS=OFF &&
       cmake --build build/check --target wych_commit
