@@ -133,8 +133,9 @@ void check_data(const DataConfig& data, Rules& rules) {
   rules.require(!data.valid_paths.empty() || data.valid_label_masks.empty(),
                 {"data.valid_label_masks", "data.valid_paths"},
                 "belongs to data.valid_paths, which is not given");
-  rules.require(!data.mix.empty() || (data.mix_root.empty() && data.mix_tokenizer.empty()),
-                {"data.mix_root", "data.mix_tokenizer", "data.mix"},
+  rules.require(!data.mix.empty() || data.mix_root.empty(), {"data.mix_root", "data.mix"},
+                "belongs to data.mix, which is not given");
+  rules.require(!data.mix.empty() || data.mix_tokenizer.empty(), {"data.mix_tokenizer", "data.mix"},
                 "belongs to data.mix, which is not given");
   rules.require(
       data.dir.empty() || (data.tokenizer.empty() && data.dtype == IdType::kAuto && data.eos_id < 0),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "data/dataset.h"
 #include "data/documents.h"
@@ -183,6 +184,12 @@ class FileInspection {
     std::vector<std::string> faults;
     if (const std::string type = wrong_type(); !type.empty()) {
       return {type};  // what follows would all be said of the wrong numbers
+    }
+    if (counts_.largest > static_cast<u64>(std::numeric_limits<i32>::max())) {
+      faults.push_back(fmt::format(
+          "holds {}: no id is negative or above 2147483647, whatever the vocabulary; is it of another "
+          "--dtype, or damaged?",
+          number(file_.type(), counts_.largest)));
     }
     if (counts_.foreign > 0) {
       std::vector<u64> id(1);

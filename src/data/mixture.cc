@@ -11,10 +11,11 @@
 namespace wych::data {
 namespace {
 
-// floor(count * factor), where factor is a decimal somebody typed: 10 * 0.3 is 3.
+// floor(count * factor), where factor is a decimal somebody typed: 10 * 0.3 is 3. The slack is absolute, so
+// that it is less than an instance of any number of them (below 2^32).
 i64 scaled(i64 count, double factor) {
-  constexpr double kSlack = 1e-9;
-  return static_cast<i64>(std::floor(static_cast<double>(count) * factor * (1 + kSlack)));
+  constexpr double kSlack = 1e-6;
+  return static_cast<i64>(std::floor(static_cast<double>(count) * factor + kSlack));
 }
 
 // The chosen instances of one source, pass by pass. `usable` of each file; first_file is the source's first.

@@ -59,6 +59,20 @@ TEST(Mixture, GivesEachSourceItsShareOfTheTokensAskedFor) {
   EXPECT_EQ(mixture.ranges, (std::vector<InstanceRange>{{0, 420}, {1, 280}, {2, 300}}));
 }
 
+// A relative slack would find an instance too many from 10^9 on.
+TEST(Mixture, CountsExactlyInSourcesOfAnySize) {
+  for (const i64 size : {i64{10}, i64{1'000'000'000}, i64{1'050'000'000}, i64{4'294'967'295}}) {
+    const std::vector<MixtureSource> sources = {{.name = "all", .weight = 1, .instances = {size}}};
+    const Mixture mixture = mix_sources(sources, size).value();
+    EXPECT_EQ(mixture.shares[0].usable, size);
+    EXPECT_EQ(mixture.ranges, (std::vector<InstanceRange>{{0, size}}));
+    EXPECT_FALSE(mix_sources(sources, size + 1).has_value());
+  }
+  const std::vector<MixtureSource> tenths = {
+      {.name = "a", .weight = 1, .max_fraction = 0.3, .instances = {10}}};
+  EXPECT_EQ(mix_sources(tenths, 3).value().shares[0].usable, 3);
+}
+
 TEST(Mixture, RepeatsWholePassesOnlyWhereAllowed) {
   std::vector<MixtureSource> sources = {{.name = "web", .weight = 0.5, .instances = {1000}},
                                         {.name = "books", .weight = 0.5, .instances = {100, 60}}};

@@ -182,23 +182,22 @@ class JsonLines {
       }
       return not_utf8(block_.path, block_.offset + static_cast<i64>(begin + find_invalid_utf8(content)));
     }
-    simdjson::ondemand::document document;
-    simdjson::ondemand::object object;
-    std::string_view value;
-    // The parser reads ahead: the block's text has room behind it for that.
-    simdjson::error_code error =
-        parser_.iterate(content.data(), content.size(), block_.text.capacity() - begin).get(document);
-    error = error ? error : document.get_object().get(object);
-    if (error || content.back() != '}') {
-      return fault(
-          line,
-          fmt::format("is no JSON object: {}", error ? simdjson::error_message(error) : "no } at its end"),
-          "a line is one object; give --format text for plain text");
+    // The whole line is parsed, so that damage anywhere in it shows, and what follows its object.
+    simdjson::dom::object object;
+    if (const simdjson::error_code error = parser_.parse(content.data(), content.size()).get(object)) {
+      return fault(line, fmt::format("is no JSON object: {}", simdjson::error_message(error)),
+                   "a line is one object; give --format text for plain text");
     }
-    error = object.find_field_unordered(options_.text_key).get_string().get(value);
-    if (error) {
+    std::string_view value;
+    simdjson::error_code found = simdjson::NO_SUCH_FIELD;
+    for (const simdjson::dom::key_value_pair field : object) {
+      if (field.key == options_.text_key) {  // of a key that is there twice, the last counts
+        found = field.value.get(value);
+      }
+    }
+    if (found) {
       return fault(line,
-                   fmt::format("has no string \"{}\": {}", options_.text_key, simdjson::error_message(error)),
+                   fmt::format("has no string \"{}\": {}", options_.text_key, simdjson::error_message(found)),
                    "name the field that holds the text with --text-key");
     }
     if (value.empty()) {
@@ -211,7 +210,7 @@ class JsonLines {
 
   const Block& block_;
   const TextOptions& options_;
-  simdjson::ondemand::parser parser_;
+  simdjson::dom::parser parser_;
 };
 
 }  // namespace

@@ -210,6 +210,14 @@ TEST(TextReader, NamesTheLineOfBadJson) {
   EXPECT_NE(error("{\"text\": ").find("a.jsonl:2: is no JSON object"), std::string::npos);
   EXPECT_NE(error("[1, 2]").find("a.jsonl:2: is no JSON object"), std::string::npos);
   EXPECT_NE(error("{\"text\": \"cut\", \"id\": 1").find("a.jsonl:2: is no JSON object"), std::string::npos);
+  // Damage behind the text, and a second object on a line, would be text lost without a word.
+  EXPECT_NE(error("{\"text\": \"a\"}{\"text\": \"b\"}").find("a.jsonl:2: is no JSON object"),
+            std::string::npos);
+  EXPECT_NE(error("{\"text\": \"a\", \"x\": garbage]]}").find("a.jsonl:2: is no JSON object"),
+            std::string::npos);
+  EXPECT_NE(error("{\"text\": \"a\", \"m\": {\"b\": 1}").find("a.jsonl:2: is no JSON object"),
+            std::string::npos);
+  EXPECT_NE(error("{\"text\": \"a\\ud800b\"}").find("a.jsonl:2: is no JSON object"), std::string::npos);
   EXPECT_NE(error("{\"txt\": \"a\"}").find("a.jsonl:2: has no string \"text\""), std::string::npos);
   EXPECT_NE(error("{\"text\": 5}").find("--text-key"), std::string::npos);
 }

@@ -118,6 +118,16 @@ Expected<void> convert_token_file(const TokenFile& from, const std::string& path
     return usage(from.path(), "does not say where documents end", "give the id that ends them with --eos");
   }
   const std::string ids_path = pair ? path + ".bin" : path;
+  for (const std::string& name : {ids_path, path + ".idx"}) {
+    if ((pair || name == ids_path) && std::filesystem::exists(name)) {
+      return usage(name, "is there already", "nothing was written; remove it, or give another name");
+    }
+  }
+  // Before anything is written: it may be what is wrong with the file.
+  std::vector<i32> lengths;
+  if (pair) {
+    WYCH_TRY(lengths, document_lengths(from, options));
+  }
   Expected<void> written = write_ids(from, ids_path + ".tmp", options);
   if (!written) {
     std::error_code ignored;
@@ -127,7 +137,6 @@ Expected<void> convert_token_file(const TokenFile& from, const std::string& path
   if (!pair) {
     return move_into_place(ids_path);
   }
-  WYCH_TRY(const std::vector<i32> lengths, document_lengths(from, options));
   WYCH_TRY_VOID(move_into_place(ids_path));
   return write_file_atomic(path + ".idx", megatron_index_bytes(options.type, lengths), ErrorKind::kData);
 }

@@ -146,17 +146,16 @@ TEST(TokenFormat, WritesTheSameBytes) {
   const TestFolder folder;
   const TokenFile one = TokenFile::open(folder.write("one", kNumpyOne)).value();
   const TokenFile two = TokenFile::open(folder.write("two", kNumpyTwo)).value();
-  const std::string out = folder.path("out");
-  convert_token_file(one, out, {.format = TokenFormat::kNumpy, .type = TokenType::kU16}).value();
-  EXPECT_EQ(bytes_of(out), kNumpyOne);
-  convert_token_file(two, out, {.format = TokenFormat::kNumpy, .type = TokenType::kI32}).value();
-  EXPECT_EQ(bytes_of(out), kNumpyTwo);
-  convert_token_file(one, out, {.format = TokenFormat::kLlmC, .type = TokenType::kU16}).value();
-  EXPECT_EQ(bytes_of(out), llm_c(20240520, 1, 3, le(2, {1, 258, 65535})));
-  convert_token_file(one, out, {.format = TokenFormat::kLlmC, .type = TokenType::kU32}).value();
-  EXPECT_EQ(bytes_of(out), llm_c(20240801, 7, 3, le(4, {1, 258, 65535})));
-  convert_token_file(two, out, {.format = TokenFormat::kRaw, .type = TokenType::kU64}).value();
-  EXPECT_EQ(bytes_of(out), le(8, {1, 2, 3, 4, 5, 70000}));
+  convert_token_file(one, folder.path("1"), {.format = TokenFormat::kNumpy, .type = TokenType::kU16}).value();
+  EXPECT_EQ(bytes_of(folder.path("1")), kNumpyOne);
+  convert_token_file(two, folder.path("2"), {.format = TokenFormat::kNumpy, .type = TokenType::kI32}).value();
+  EXPECT_EQ(bytes_of(folder.path("2")), kNumpyTwo);
+  convert_token_file(one, folder.path("3"), {.format = TokenFormat::kLlmC, .type = TokenType::kU16}).value();
+  EXPECT_EQ(bytes_of(folder.path("3")), llm_c(20240520, 1, 3, le(2, {1, 258, 65535})));
+  convert_token_file(one, folder.path("4"), {.format = TokenFormat::kLlmC, .type = TokenType::kU32}).value();
+  EXPECT_EQ(bytes_of(folder.path("4")), llm_c(20240801, 7, 3, le(4, {1, 258, 65535})));
+  convert_token_file(two, folder.path("5"), {.format = TokenFormat::kRaw, .type = TokenType::kU64}).value();
+  EXPECT_EQ(bytes_of(folder.path("5")), le(8, {1, 2, 3, 4, 5, 70000}));
 }
 
 TEST(TokenFormat, WritesMegatronPairs) {
@@ -172,6 +171,22 @@ TEST(TokenFormat, WritesMegatronPairs) {
       .value();
   EXPECT_EQ(bytes_of(folder.path("w.idx")), megatron_index(1, 4, 4));
   EXPECT_EQ(read_all(TokenFile::open(folder.path("w.idx")).value()), (std::vector<i32>{7, 9, 1, 2, 9}));
+}
+
+TEST(TokenFormat, NeverWritesOverAFile) {
+  const TestFolder folder;
+  const TokenFile one = TokenFile::open(folder.write("one", kNumpyOne)).value();
+  for (const auto& [name, format] :
+       {std::pair{"a", TokenFormat::kRaw}, std::pair{"b.idx", TokenFormat::kMegatron}}) {
+    const std::string there = folder.write(name, "hello");
+    const std::string to = format == TokenFormat::kMegatron ? folder.path("b") : there;
+    const auto refused =
+        convert_token_file(one, to, {.format = format, .type = TokenType::kU16, .eos_id = 1});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_NE(refused.error().text().find("is there already"), std::string::npos) << refused.error().text();
+    EXPECT_EQ(bytes_of(there), "hello");
+    EXPECT_FALSE(std::filesystem::exists(to + ".tmp"));
+  }
 }
 
 TEST(TokenFormat, RefusesToWriteWhatDoesNotFit) {

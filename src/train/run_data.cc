@@ -47,11 +47,10 @@ Expected<std::vector<std::string>> mix(const config::Config& config,
     const data::MixtureShare& share = mixture.shares[i];
     const std::string& label = config.data.source.at(parts[i].name).label;
     lines.push_back(fmt::format(
-        "source {}{}: {} of {} sequences ({:.2f} %), from {} of its own, each read {:.3f} times",
+        "source {}{}: {} of {} sequences ({:.2f} %), from {} of its own {}, each read {:.3f} times",
         parts[i].name, label.empty() ? "" : " (" + label + ")", share.chosen, total,
-        100 * static_cast<double>(share.chosen) / static_cast<double>(total), share.available,
-        share.available == 0 ? 0.0
-                             : static_cast<double>(share.chosen) / static_cast<double>(share.available)));
+        100 * static_cast<double>(share.chosen) / static_cast<double>(total), share.usable, share.available,
+        share.usable == 0 ? 0.0 : static_cast<double>(share.chosen) / static_cast<double>(share.usable)));
   }
   instances.choose(std::move(mixture.ranges));
   return lines;
