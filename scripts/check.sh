@@ -82,7 +82,8 @@ check_tidy() {
     cat build/check.log
     return 1
   }
-  project_files src -- '*.cc' | grep -v '_test\.cc$' |
+  # cuda_*.cc belong to builds with CUDA alone, which this is not: their compiler's warnings are errors there.
+  project_files src -- '*.cc' | grep -vE '(_test|/cuda_[^/]*)\.cc$' |
     xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/check 2>&1 |
     sed '/^[0-9]* warnings\? generated\.$/d; /^[0-9]* warnings\? treated as errors\?$/d'
 }
