@@ -41,11 +41,14 @@ class SmallDisk {
  private:
   static bool enter_namespace() {
     const uid_t user = ::getuid();
+    const gid_t group = ::getgid();
     if (::unshare(CLONE_NEWNS) != 0) {
       if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
         return false;
       }
+      std::ofstream("/proc/self/setgroups") << "deny";
       std::ofstream("/proc/self/uid_map") << fmt::format("0 {} 1", user);
+      std::ofstream("/proc/self/gid_map") << fmt::format("0 {} 1", group);
     }
     return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   }
