@@ -1,5 +1,5 @@
 // What a user can give the command that cannot be used: configurations, models of other programs, damaged
-// checkpoints, runs of other settings, weights and data that lead nowhere. Each is an error with its exit
+// checkpoints, runs of other settings, weights that are not numbers. Each is an error with its exit
 // code that names the file or key, what was found, what was expected and what to do; it comes soon, and
 // nothing that was there is lost.
 #include <cstring>
@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "cli_fixture.h"
-#include "data/token_file.h"
 
 namespace wych {
 namespace {
@@ -39,12 +38,6 @@ class BadInput : public Cli {
   }
   // A finished run with checkpoints of steps 4, 8 and 12.
   static std::string saved() { return folder("saved"); }
-
-  static std::string copy_of(const std::string& source, const std::string& name) {
-    fs::remove_all(folder(name));
-    fs::copy(source, folder(name), fs::copy_options::recursive);
-    return folder(name);
-  }
 
   static Result go_on(const std::string& run_dir, const std::vector<std::string>& more = {}) {
     std::vector<std::string> options = {"--run.max_steps=16"};
@@ -433,89 +426,6 @@ TEST_F(BadInput, ALearningRateThatIsTooLargeNeverReachesTheWeightsTwice) {
   expect_error(result, 5, {"not finite, 3 step(s) in a row", "hint: ", "--optimizer.lr"});
   EXPECT_EQ(weights_at(dir, 2), weights_at(dir, 1));
   EXPECT_EQ(weights_at(dir, 3), weights_at(dir, 1));
-}
-
-// --- data
-
-class BadData : public BadInput {
- protected:
-  static std::string token_file(const std::string& name, const std::function<i64(i64)>& id) {
-    std::vector<i32> ids;
-    for (i64 i = 0; i < 1600; ++i) {
-      ids.push_back(static_cast<i32>(id(i)));
-    }
-    EXPECT_TRUE(data::write_token_file(folder(name), data::TokenType::kU16, ids).has_value());
-    return folder(name);
-  }
-  static Result train_on(const std::string& run_dir, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"train", folder("tiny.toml"), "--run.dir=" + run_dir,
-                                          "--data.tokenizer=" + folder("data/tokenizer.json")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments);
-  }
-  static i64 eos() { return data::load_dataset(folder("data")).value().eos_id; }
-};
-
-TEST_F(BadData, WithoutOneTargetThereIsNoMeanToTrainOn) {
-  const std::string nothing = token_file("separators.raw", [](i64) { return eos(); });
-  const std::string text = token_file("ids.raw", [](i64 i) { return i % 300; });
-  const std::string masked = "--data.targets_cross_documents=false";
-  expect_error(train_on(folder("no_targets"), {"--data.paths=" + nothing, masked}), 3,
-               {"step 1: no token of the batch has a target", "hint: ", "wych data inspect"});
-  const std::string dir = folder("no_held_out");
-  expect_error(train_on(dir, {"--data.paths=" + text, "--data.valid_paths=" + nothing, masked}), 3,
-               {"no token of the held-out text has a target", "hint: "});
-  EXPECT_EQ(fs::path(latest(dir)).filename(), "step000005");  // where the first evaluation is
-  EXPECT_EQ(train_on(dir, {"--data.paths=" + text, masked}).code, 0);
-}
-
-// Found only when it is read: the steps until then are kept.
-TEST_F(BadData, AnIdBeyondTheVocabularyLosesNoStep) {
-  const std::string late = token_file("late.raw", [](i64 i) { return i == 1500 ? 4000 : i % 300; });
-  const std::string dir = folder("late");
-  const Result result = train_on(dir, {"--data.paths=" + late, "--run.max_steps=30"});
-  expect_error(result, 3, {late, "token 1500 is 4000, outside the vocabulary of 320", "hint: "});
-  const i64 done = std::ssize(losses(dir));
-  EXPECT_EQ(fs::path(latest(dir)).filename(), fmt::format("step{:06}", done));
-  expect_error(run({"eval", "--model", saved(), "--data", late}), 3, {late, "token 1500 is 4000"});
-}
-
-TEST_F(BadData, FilesThatHoldNoTokensAreNamed) {
-  write_bytes(folder("empty.raw"), "");
-  write_bytes(folder("odd.raw"), std::string(1001, '\1'));
-  write_bytes(folder("short.raw"), std::string(8, '\1'));
-  write_bytes(folder("claims.npy"), data::numpy_header(data::TokenType::kU16, 1000, 0) + "short");
-  const std::vector<std::pair<std::string, Parts>> cases = {
-      {folder("empty.raw"), {"is empty", "hint: "}},
-      {folder("odd.raw"), {"1001 bytes", "hint: "}},
-      {folder("short.raw"), {"4 tokens", "16", "hint: "}},
-      {folder("claims.npy"), {"1000", "hint: "}},
-      {folder("missing.raw"), {"No such file", "hint: check the path"}},
-      {folder("data"), {"Is a directory", "hint: "}}};
-  for (const auto& [file, parts] : cases) {
-    Parts all = parts;
-    all.push_back(file);
-    expect_error(run({"eval", "--model", saved(), "--data", file}), 3, all);
-    expect_error(train_on(folder("none"), {"--data.paths=" + file}), 3, all);
-    EXPECT_FALSE(fs::exists(folder("none")));
-  }
-}
-
-TEST_F(BadData, ADataFolderThatWasChangedIsNamed) {
-  const auto start = [](const std::string& dir) { return run(train(folder("none"), {"--data.dir=" + dir})); };
-  std::string dir = copy_of(folder("data"), "cut_data");
-  fs::resize_file(dir + "/text.train.npy", 1000);
-  expect_error(start(dir), 3, {dir + "/text.train.npy", "hint: "});
-  dir = copy_of(folder("data"), "cut_data");
-  fs::remove(dir + "/text.train.npy");
-  expect_error(start(dir), 3, {dir + "/text.train.npy", "No such file"});
-  dir = copy_of(folder("data"), "cut_data");
-  write_bytes(dir + "/dataset.json", "{}");
-  expect_error(start(dir), 3, {dir + "/dataset.json", "hint: "});
-  dir = copy_of(folder("data"), "cut_data");
-  write_bytes(dir + "/tokenizer.json", "{\"model\": {}}");
-  expect_error(start(dir), 3, {dir + "/tokenizer.json"});
-  EXPECT_FALSE(fs::exists(folder("none")));
 }
 
 }  // namespace

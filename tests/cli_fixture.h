@@ -197,6 +197,12 @@ class Cli : public testing::Test {
   static std::string folder(const std::string& name) { return *shared_ / name; }
   static std::string finished() { return folder("finished"); }
 
+  static std::string copy_of(const std::string& source, const std::string& name) {
+    std::filesystem::remove_all(folder(name));
+    std::filesystem::copy(source, folder(name), std::filesystem::copy_options::recursive);
+    return folder(name);
+  }
+
   static std::vector<std::string> train(const std::string& run_dir,
                                         const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"train", folder("tiny.toml"), "--data.dir=" + folder("data"),

@@ -193,6 +193,7 @@ class TrainingRun {
     StepTiming timing{.data_seconds = seconds_since(start)};
     result_ = engine_->step(batch_, schedule_.at(progress_.step));
     timing.seconds = seconds_since(start);
+    const RunProgress before = progress_;
     progress_.position = data_->sampler.after(progress_.position);
     ++progress_.step;
     progress_.tokens += config::batch_tokens(config_);
@@ -204,6 +205,10 @@ class TrainingRun {
     step_seconds_ =
         step_seconds_ == 0 ? timing.seconds : kSmoothing * step_seconds_ + (1 - kSmoothing) * timing.seconds;
     show_step();
+    if (Expected<void> targets = check_targets(result_.targets, "the batch"); !targets) {
+      progress_ = before;  // it changed no weight and does not count
+      return targets;
+    }
     return check_step();
   }
 
@@ -246,7 +251,6 @@ class TrainingRun {
 
   // Whether the run may go on after this step's decision.
   Expected<void> check_step() {
-    WYCH_TRY_VOID(check_targets(result_.targets, "the batch"));
     if (!result_.non_finite) {
       if (result_.skipped) {
         const std::string text =
