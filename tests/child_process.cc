@@ -11,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <thread>
 
 #include "base/check.h"
 #include "base/types.h"
@@ -111,6 +113,21 @@ bool ChildProcess::read_until(std::string_view text) {
 }
 
 void ChildProcess::send(int signal) const { WYCH_CHECK(::kill(process_, signal) == 0, "cannot signal"); }
+
+void ChildProcess::wait_until_taken(int signal) const {
+  const u64 bit = u64{1} << static_cast<unsigned>(signal - 1);
+  u64 pending = bit;
+  while ((pending & bit) != 0 && std::chrono::steady_clock::now() < deadline_) {
+    pending = 0;
+    std::ifstream status(fmt::format("/proc/{}/status", process_));
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("ShdPnd:")) {
+        pending = std::stoull(line.substr(sizeof "ShdPnd:"), nullptr, 16);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
 
 int ChildProcess::wait() {
   while (read_some()) {
