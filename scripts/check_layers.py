@@ -35,7 +35,7 @@ ALLOWED = {
 
 SYSTEM = re.compile(r"(cuda\w*|cublas\w*|cudnn\w*|nccl|nvshmem\w*|mpi)\.h$")
 SYSTEM_FOLDERS = {"device", "comm", "kernels"}
-HEAVY = re.compile(r"(nlohmann/|toml\+\+/|simdjson|CLI/|CLI11)")
+HEAVY = re.compile(r"(nlohmann/|toml\+\+/|simdjson|CLI/|CLI11|pcre2)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 SOURCES = {".h", ".cc", ".cu", ".cuh"}
 

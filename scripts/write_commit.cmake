@@ -1,5 +1,6 @@
 # cmake -DROOT=... -DOUT=... -P write_commit.cmake: writes a header with the commit of the checkout, empty outside of
 # one. Runs with every build; the file changes only when the text does, so nothing is compiled in vain.
+cmake_minimum_required(VERSION 3.25)
 set(commit "")
 find_program(git git)
 if(git AND EXISTS ${ROOT}/.git)
@@ -7,7 +8,7 @@ if(git AND EXISTS ${ROOT}/.git)
                   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
   if(NOT failed)
     set(commit ${hash})
-    execute_process(COMMAND ${git} -C ${ROOT} diff-index --quiet HEAD -- ERROR_QUIET RESULT_VARIABLE modified)
+    execute_process(COMMAND ${git} -C ${ROOT} diff --quiet HEAD -- ERROR_QUIET RESULT_VARIABLE modified)
     if(modified)
       string(APPEND commit "-modified")
     endif()

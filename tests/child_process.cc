@@ -1,16 +1,21 @@
 #include "child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <thread>
 
 #include "base/check.h"
+#include "base/types.h"
 
 namespace wych {
 namespace {
@@ -34,7 +39,8 @@ int make_unlinked_file() {
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& command, const ChildOptions& options) {
+ChildProcess::ChildProcess(const std::vector<std::string>& command, const ChildOptions& options)
+    : deadline_(std::chrono::steady_clock::now() + std::chrono::seconds(options.limit_seconds)) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> environment = options.environment;
   const char* path = std::getenv("PATH");
@@ -80,6 +86,14 @@ ChildProcess::~ChildProcess() {
 
 // In small pieces, so that the child is never far ahead of what was read.
 bool ChildProcess::read_some() {
+  using std::chrono::milliseconds;
+  const auto left =
+      std::chrono::duration_cast<milliseconds>(deadline_ - std::chrono::steady_clock::now()).count();
+  pollfd readable{.fd = output_descriptor_, .events = POLLIN, .revents = 0};
+  if (::poll(&readable, 1, static_cast<int>(std::max<i64>(left, 0))) == 0) {
+    send(SIGKILL);
+    return false;
+  }
   std::array<char, 256> piece{};
   const ssize_t got = ::read(output_descriptor_, piece.data(), piece.size());
   if (got <= 0) {  // a terminal whose other side is gone says EIO
@@ -99,6 +113,21 @@ bool ChildProcess::read_until(std::string_view text) {
 }
 
 void ChildProcess::send(int signal) const { WYCH_CHECK(::kill(process_, signal) == 0, "cannot signal"); }
+
+void ChildProcess::wait_until_taken(int signal) const {
+  const u64 bit = u64{1} << static_cast<unsigned>(signal - 1);
+  u64 pending = bit;
+  while ((pending & bit) != 0 && std::chrono::steady_clock::now() < deadline_) {
+    pending = 0;
+    std::ifstream status(fmt::format("/proc/{}/status", process_));
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("ShdPnd:")) {
+        pending = std::stoull(line.substr(sizeof "ShdPnd:"), nullptr, 16);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
 
 int ChildProcess::wait() {
   while (read_some()) {

@@ -3,6 +3,7 @@
 // sleeping.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@ namespace wych {
 struct ChildOptions {
   std::vector<std::string> environment;  // "NAME=value"; nothing is inherited but PATH
   bool on_terminal = false;              // standard streams are a pseudo-terminal of 100 x 40
+  int limit_seconds = 300;               // a child that takes longer is killed: nothing may hang
 };
 
 class ChildProcess {
@@ -25,6 +27,8 @@ class ChildProcess {
   // Reads until standard output has had `text`; false if it ended without.
   bool read_until(std::string_view text);
   void send(int signal) const;
+  // Waits until no thread of the child has still to take `signal`, sent before.
+  void wait_until_taken(int signal) const;
   // Reads to the end; the exit code, or 128 + the signal that ended it.
   int wait();
 
@@ -36,6 +40,7 @@ class ChildProcess {
  private:
   bool read_some();
 
+  std::chrono::steady_clock::time_point deadline_;
   int process_ = -1;
   int output_descriptor_ = -1;
   int errors_descriptor_ = -1;  // of an unlinked file

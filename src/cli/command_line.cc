@@ -47,6 +47,11 @@ struct Options {
   ConvertOptions convert;
   DataPrepareOptions data_prepare;
   DataInspectOptions data_inspect;
+  DataTokenizeOptions data_tokenize;
+  DataConvertOptions data_convert;
+  TokenizerTrainOptions tokenizer_train;
+  TokenizerEncodeOptions tokenizer_encode;
+  TokenizerInspectOptions tokenizer_inspect;
   ProfileOptions profile;
   BenchStepOptions bench_step;
   BenchGemmOptions bench_gemm;
@@ -88,12 +93,24 @@ Examples:
   return {command, &options.config, [&options] { return options; }};
 }
 
+void add_dtype(CLI::App* command, std::string& dtype) {
+  command
+      ->add_option("--dtype", dtype,
+                   "type of the ids of a file without a header (default: by the vocabulary)")
+      ->check(CLI::IsMember({"u8", "u16", "u32", "u64"}));
+}
+
 Entry add_eval(CLI::App& app, EvalOptions& options) {
   CLI::App* command = app.add_subcommand("eval", "the loss of a model on a token file");
   command->add_option("--model", options.model, "run, checkpoint or Hugging Face folder")->required();
-  command->add_option("--data", options.data, "token file: raw little-endian ids")->required();
-  command->add_option("--seq", options.sequence, "tokens of a sequence (default: the model's)")
+  command->add_option("--data", options.data, "token file of any format `wych data inspect` knows")
+      ->required();
+  command
+      ->add_option(
+          "--seq", options.sequence,
+          "tokens of a sequence (default: the model's); not for files with rows, which are sequences")
       ->check(CLI::Range(i64{2}, i64{1} << 24));
+  add_dtype(command, options.dtype);
   command->add_flag("--json", options.json, "print {\"CE loss\": ..., \"tokens\": ...}");
   command->footer(R"(Examples:
   wych eval --model runs/laptop --data data/laptop/bible.valid.npy
@@ -186,12 +203,134 @@ Examples:
 }
 
 Entry add_data_inspect(CLI::App& data, DataInspectOptions& options) {
-  CLI::App* command = data.add_subcommand("inspect", "files, counts and beginnings of a data folder");
-  command->add_option("DIR", options.dir, "data folder")->required();
-  command->footer(R"(Checks every hash and every id.
+  CLI::App* command =
+      data.add_subcommand("inspect", "what is in a data folder or token file, and what is wrong");
+  command->add_option("PATH", options.path, "data folder or token file")->required();
+  command->add_option("--tokenizer", options.tokenizer, "tokenizer.json a file was made with");
+  add_dtype(command, options.dtype);
+  command->add_option("--vocab", options.vocab_size, "ids are below this (default: the tokenizer's)")
+      ->check(CLI::Range(i64{1}, i64{1} << 31));
+  command->add_option("--eos", options.eos_id, "id that ends a document (default: the tokenizer's)")
+      ->check(CLI::Range(i64{0}, i64{1} << 31));
+  command->footer(R"(Reads everything. Exit code 3 where a fault was found.
+Files: OLMo-core's and nanoGPT's raw ids, NumPy, Megatron .idx + .bin, llm.c, LLMQ.
+
+Examples:
+  wych data inspect data/laptop
+  wych data inspect tokens.npy --tokenizer tokenizer.json
+  wych data inspect train.bin --vocab 50257 --eos 50256)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_data_tokenize(CLI::App& data, DataTokenizeOptions& options) {
+  CLI::App* command = data.add_subcommand("tokenize", "text files to a folder to train on");
+  command->add_option("--tokenizer", options.tokenizer, "tokenizer.json")->required();
+  command->add_option("--out", options.out, "folder to write; must not exist")->required();
+  command->add_option("FILES", options.files, "text or JSON lines, also .gz or .zst; patterns in quotes")
+      ->required();
+  command->add_option("--format", options.format, "of the files; auto: .jsonl, .json, .ndjson are JSON lines")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "text", "jsonl"}));
+  command->add_option("--text-key", options.text_key, "field of the JSON objects that holds the text")
+      ->capture_default_str();
+  command->add_option("--domain", options.domain, "name of this text in reports")->capture_default_str();
+  command->add_option("--eos", options.eos_id, "id put behind every document (default: the tokenizer's)")
+      ->check(CLI::Range(i64{0}, i64{1} << 31));
+  command
+      ->add_option("--dtype", options.dtype,
+                   "type of the ids (default: the smaller of u16 and u32 that fits)")
+      ->check(CLI::IsMember({"u8", "u16", "u32", "u64"}));
+  command->add_option("--valid-fraction", options.valid_fraction, "share of the documents held out")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.5));
+  command->add_flag("--keep-invalid", options.keep_invalid,
+                    "bytes that are not UTF-8 stay (in JSON: the line is left out) and are counted");
+  command->add_option("--threads", options.threads, "0: one per core")
+      ->capture_default_str()
+      ->check(CLI::Range(i64{0}, i64{1024}));
+  command->footer(
+      R"(A line of JSON is a document; so is a whole text file. Runs in bounded memory; the folder appears at the end.
+
+Examples:
+  wych data tokenize --tokenizer tokenizer.json --out data/web --valid-fraction 0.01 'web/*.jsonl.zst'
+  wych data tokenize --tokenizer data/laptop/tokenizer.json --out data/books book.txt.gz)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_data_convert(CLI::App& data, DataConvertOptions& options) {
+  CLI::App* command = data.add_subcommand("convert", "a token file in another format");
+  command->add_option("FROM", options.from, "token file of any format `wych data inspect` knows")->required();
+  command->add_option("TO", options.to, "file to write; for megatron what .bin and .idx are put behind")
+      ->required();
+  command->add_option("--format", options.format, "raw (OLMo-core, nanoGPT), numpy, megatron or llm.c")
+      ->required()
+      ->check(CLI::IsMember({"raw", "numpy", "megatron", "llm.c"}));
+  add_dtype(command, options.dtype);
+  command->add_option("--to-dtype", options.to_dtype, "type of the ids written (default: as read)")
+      ->check(CLI::IsMember({"u8", "u16", "u32", "u64", "i32", "i64"}));
+  command->add_option("--vocab", options.vocab_size, "ids at or above are refused")
+      ->check(CLI::Range(i64{1}, i64{1} << 31));
+  command->add_option("--eos", options.eos_id, "id that ends a document, for megatron's index")
+      ->check(CLI::Range(i64{0}, (i64{1} << 31) - 1));
+  command->footer(R"(Examples:
+  wych data convert train.bin train.npy --format raw
+  wych data convert tokens.npy mega/tokens --format megatron --dtype u32 --to-dtype i32 --eos 100257)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+void add_tokenizer_source(CLI::App& command, TokenizerSource& source) {
+  command
+      .add_option("TOKENIZER", source.source,
+                  "byte, a tokenizer.json, a folder with one, or a tiktoken rank file")
+      ->required();
+  command.add_option("--eos", source.end_of_text,
+                     "the token that ends a document (default: found by its name)");
+  command.add_option("--pattern", source.pattern,
+                     "of a rank file: its encoding (o200k_base, ...) or a pattern: "
+                     "gpt2, cl100k, llama3, qwen2, o200k, tekken");
+  command.add_option("--special", source.special_tokens,
+                     "of a rank file: CONTENT=ID, once per special token");
+}
+
+Entry add_tokenizer_train(CLI::App& tokenizer, TokenizerTrainOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("train", "learn a byte-level BPE tokenizer from text");
+  command->add_option("FILES", options.files, "text files, a document each")->required();
+  command->add_option("--out", options.out, "tokenizer.json to write")->required();
+  command->add_option("--vocab", options.vocab_size, "tokens of the vocabulary")
+      ->required()
+      ->check(CLI::Range(i64{257}, i64{1} << 20));
+  command->add_flag("--lines", options.lines, "each line is a document");
+  command->add_option("--pattern", options.pattern, "how text is cut")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gpt2", "cl100k", "llama3", "qwen2", "o200k", "tekken"}));
+  command->footer(R"(The same texts give the same tokenizer, on any number of cores.
 
 Example:
-  wych data inspect data/laptop)");
+  wych tokenizer train --out tokenizer.json --vocab 32768 books/*.txt)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_tokenizer_encode(CLI::App& tokenizer, TokenizerEncodeOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("encode", "ids of text files, a line [id,...] per document");
+  add_tokenizer_source(*command, options.tokenizer);
+  command->add_option("FILES", options.files, "text files, a document each")->required();
+  command->add_flag("--lines", options.lines, "each line is a document");
+  command->add_flag("--special-tokens", options.special_tokens,
+                    "special tokens in the text become themselves, not text");
+  command->add_option("--threads", options.threads, "default: all cores")->check(CLI::PositiveNumber);
+  command->footer(R"(Prints the rate to standard error.
+
+Examples:
+  wych tokenizer encode data/laptop/tokenizer.json README.md
+  wych tokenizer encode o200k_base.tiktoken --lines lines.txt > ids.jsonl)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
+Entry add_tokenizer_inspect(CLI::App& tokenizer, TokenizerInspectOptions& options) {
+  CLI::App* command = tokenizer.add_subcommand("inspect", "what a tokenizer is made of");
+  add_tokenizer_source(*command, options.tokenizer);
+  command->footer(R"(Example:
+  wych tokenizer inspect multilingual.tiktoken --pattern gpt2 --special "<|endoftext|>=50257")");
   return {command, nullptr, [&options] { return options; }};
 }
 
@@ -277,10 +416,17 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   std::vector<Entry> entries = {add_train(app, options.train),       add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
                                 add_inspect(app, options.inspect),   add_convert(app, options.convert)};
-  CLI::App* data = app.add_subcommand("data", "prepare and inspect token files");
+  CLI::App* data = app.add_subcommand("data", "make, inspect and convert token files");
   data->require_subcommand(1);
   entries.push_back(add_data_prepare(*data, options.data_prepare));
   entries.push_back(add_data_inspect(*data, options.data_inspect));
+  entries.push_back(add_data_tokenize(*data, options.data_tokenize));
+  entries.push_back(add_data_convert(*data, options.data_convert));
+  CLI::App* tokenizer = app.add_subcommand("tokenizer", "train, use and inspect tokenizers");
+  tokenizer->require_subcommand(1);
+  entries.push_back(add_tokenizer_train(*tokenizer, options.tokenizer_train));
+  entries.push_back(add_tokenizer_encode(*tokenizer, options.tokenizer_encode));
+  entries.push_back(add_tokenizer_inspect(*tokenizer, options.tokenizer_inspect));
   entries.push_back(add_profile(app, options.profile));
   CLI::App* bench = app.add_subcommand("bench", "measure against this machine's ceilings");
   bench->require_subcommand(1);
@@ -294,6 +440,7 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_export_report(*exports, options.export_report));
   data->group("Commands");
   exports->group("Commands");
+  tokenizer->group("Commands");
   for (const Entry& entry : entries) {
     entry.app->group("Commands");
     if (entry.config != nullptr) {

@@ -30,7 +30,8 @@ struct TrainOptions {
 struct EvalOptions {
   std::string model;
   std::string data;
-  i64 sequence = 0;  // 0: the model's
+  i64 sequence = 0;   // 0: the model's
+  std::string dtype;  // of a file without a header; empty: by the vocabulary
   bool json = false;
 };
 
@@ -71,7 +72,64 @@ struct DataPrepareOptions {
 };
 
 struct DataInspectOptions {
-  std::string dir;
+  std::string path;       // data folder or token file
+  std::string tokenizer;  // of a file; empty: none
+  std::string dtype;      // of a file without a header; empty: guessed
+  i64 vocab_size = 0;     // 0: the tokenizer's
+  i64 eos_id = -1;        // -1: the tokenizer's
+};
+
+struct DataTokenizeOptions {
+  std::string tokenizer;
+  std::string out;
+  std::vector<std::string> files;
+  std::string format = "auto";  // "auto", "text" or "jsonl"
+  std::string text_key = "text";
+  std::string domain = "text";
+  std::string dtype;  // empty: the smallest that holds the vocabulary
+  i64 eos_id = -1;    // -1: the tokenizer's
+  double valid_fraction = 0.0;
+  bool keep_invalid = false;
+  i64 threads = 0;
+};
+
+struct DataConvertOptions {
+  std::string from;
+  std::string to;
+  std::string format;    // "raw", "numpy", "megatron" or "llm.c"
+  std::string dtype;     // of a file without a header
+  std::string to_dtype;  // empty: as read
+  i64 vocab_size = 0;
+  i64 eos_id = -1;
+};
+
+// A tokenizer as the command line gives it: "byte", a tokenizer.json, a folder with one, or a rank file with
+// what that leaves open.
+struct TokenizerSource {
+  std::string source;
+  std::string end_of_text;
+  std::string pattern;
+  std::vector<std::string> special_tokens;  // "CONTENT=ID"
+};
+
+struct TokenizerTrainOptions {
+  std::string out;
+  i64 vocab_size = 0;
+  std::vector<std::string> files;
+  bool lines = false;  // each line is a document
+  std::string pattern = "llama3";
+};
+
+struct TokenizerEncodeOptions {
+  TokenizerSource tokenizer;
+  std::vector<std::string> files;
+  bool lines = false;
+  bool special_tokens = false;  // found in the text
+  i64 threads = 0;              // 0: all cores
+};
+
+struct TokenizerInspectOptions {
+  TokenizerSource tokenizer;
 };
 
 struct ProfileOptions {
@@ -105,10 +163,11 @@ struct ExportReportOptions {
   std::string run_dir;
 };
 
-using Command =
-    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
-                 DataPrepareOptions, DataInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions,
-                 ExportCsvOptions, ExportReportOptions, BenchGroupedOptions>;
+using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
+                             ConvertOptions, DataPrepareOptions, DataInspectOptions, DataTokenizeOptions,
+                             DataConvertOptions, TokenizerTrainOptions, TokenizerEncodeOptions,
+                             TokenizerInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions,
+                             ExportCsvOptions, ExportReportOptions, BenchGroupedOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -118,6 +177,11 @@ Expected<int> run(const InspectOptions& options);
 Expected<int> run(const ConvertOptions& options);
 Expected<int> run(const DataPrepareOptions& options);
 Expected<int> run(const DataInspectOptions& options);
+Expected<int> run(const DataTokenizeOptions& options);
+Expected<int> run(const DataConvertOptions& options);
+Expected<int> run(const TokenizerTrainOptions& options);
+Expected<int> run(const TokenizerEncodeOptions& options);
+Expected<int> run(const TokenizerInspectOptions& options);
 Expected<int> run(const ProfileOptions& options);
 Expected<int> run(const BenchStepOptions& options);
 Expected<int> run(const BenchGemmOptions& options);

@@ -5,6 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "cli/commands.h"
+#include "data/token_format.h"
 #include "io/json.h"
 #include "train/evaluate.h"
 
@@ -13,7 +14,8 @@ namespace wych::cli {
 Expected<int> run(const EvalOptions& options) {
   ThreadPool pool;
   WYCH_TRY(const train::FileEvaluation result,
-           train::evaluate_file(options.model, options.data, options.sequence, pool));
+           train::evaluate_file(options.model, options.data, options.sequence,
+                                data::token_type_from_name(options.dtype), pool));
   if (options.json) {
     fmt::print("{}\n", io::JsonObject().add("CE loss", result.ce).add("tokens", result.targets).text());
   } else {

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "base/file.h"
 
 namespace wych::cli {
 namespace {
@@ -27,6 +31,15 @@ train::Terminal standard_output() {
   std::from_chars(columns.data(), columns.data() + columns.size(), terminal.columns);
   terminal.columns = std::max(terminal.columns, 0);
   return terminal;
+}
+
+Expected<void> flush_standard_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return {};
+  }
+  // Of an earlier failure the cause is no longer known.
+  return file_error(ErrorKind::kData, "standard output", "write", errno != 0 ? errno : EIO);
 }
 
 }  // namespace wych::cli

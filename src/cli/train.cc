@@ -47,6 +47,7 @@ Expected<int> run(const TrainOptions& options) {
   WYCH_TRY(const config::Loaded loaded, load_config(with_shorthands(options), config::Purpose::kTrain));
   if (options.print_config) {
     fmt::print("{}", config::to_toml(loaded.config, &loaded.origins));
+    WYCH_TRY_VOID(flush_standard_output());
     return 0;
   }
   train::StopRequests requests;

@@ -4,6 +4,7 @@
 // the schema; comments here say what code that reads the struct must know.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ enum class ScheduleType { kConstant, kWsd, kCosine, kLinear };
 enum class PipelineSchedule { kOneForwardOneBackward };
 enum class Compute { kF32, kF64, kBF16 };
 enum class Recompute { kNone, kSelective, kBlock };
+enum class IdType { kAuto, kU8, kU16, kU32, kU64 };
+enum class TargetRule {
+  kOlmo,  // the next token of the instance; none at its last position
+  kNext,  // the next token of the file, "t+1"
+};
 enum class LogStyle { kAuto, kLive, kPlain, kJson };
 
 struct RunConfig {
@@ -139,8 +145,38 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// One part of a mixture. Paths may be glob patterns.
+struct DataSourceConfig {
+  std::vector<std::string> paths;
+  std::vector<std::string> label_masks;  // one per file of paths, or none
+  std::vector<std::string> valid_paths;
+  std::vector<std::string> valid_label_masks;
+  std::string label;  // empty: the source's name
+  double weight = 1.0;
+  double max_repetition = 1.0;
+  double max_fraction = 1.0;
+  bool operator==(const DataSourceConfig&) const = default;
+};
+
+// The data is a folder, or lists of files, or an OLMo mix file, or a mixture of named sources: one of them.
 struct DataConfig {
   std::string dir;
+  std::vector<std::string> paths;
+  std::vector<std::string> label_masks;
+  std::vector<std::string> valid_paths;
+  std::vector<std::string> valid_label_masks;
+  std::string mix;
+  std::string mix_root;
+  std::string mix_tokenizer;
+  std::map<std::string, DataSourceConfig> source;  // by name
+  i64 mixture_tokens = 0;  // 0 only before load() of a run with sources, which sets the run's length
+  std::string tokenizer;   // empty: the folder's, or none
+  IdType dtype = IdType::kAuto;
+  i64 eos_id = -1;  // -1: the folder's or the tokenizer's
+  TargetRule targets = TargetRule::kOlmo;
+  bool packing = false;
+  bool targets_cross_documents = true;
+  i64 shuffle_chunk = 1;
   i64 batch_sequences = 0;       // global batch; set from batch_tokens by load()
   i64 batch_tokens = 0;          // 0: unset
   i64 microbatch_sequences = 0;  // per data rank; 0: the rank's whole share

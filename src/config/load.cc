@@ -88,13 +88,10 @@ class Sources {
 // Applies layers to a Config and collects errors.
 class Applier {
  public:
-  Applier() : fields_(fields(config)), default_fields_(fields(defaults_)) {
-    for (std::size_t i = 0; i < fields_.size(); ++i) {
-      index_.emplace(fields_[i].key, i);
-    }
-  }
+  Applier() { list_fields(); }
 
   void apply(const Layer& layer) {
+    declare_sources(layer);
     std::vector<std::string> skipped;  // tables that are errors already: their content is not looked at
     for (const Assignment& assignment : layer) {
       const auto inside = [&assignment](const std::string& table) {
@@ -137,8 +134,48 @@ class Applier {
   std::vector<Error> errors;
 
  private:
+  void list_fields() {
+    fields_ = fields(config);
+    default_fields_ = fields(defaults_);
+    index_.clear();
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      index_.emplace(fields_[i].key, i);
+    }
+  }
+
+  // "web" of "data.source.web" and of keys inside; empty for other keys and names that cannot be printed as
+  // they are.
+  static std::string source_name(std::string_view key) {
+    if (!key.starts_with(kSourcePrefix)) {
+      return "";
+    }
+    const std::string_view name = key.substr(kSourcePrefix.size());
+    const std::string_view first = name.substr(0, name.find('.'));
+    const bool plain = std::all_of(first.begin(), first.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+             c == '-';
+    });
+    return plain ? std::string(first) : "";
+  }
+
+  // Sources come into being by being named.
+  void declare_sources(const Layer& layer) {
+    bool added = false;
+    for (const Assignment& assignment : layer) {
+      if (const std::string name = source_name(assignment.key); !name.empty()) {
+        added = config.data.source.try_emplace(name).second || added;
+        defaults_.data.source.try_emplace(name);
+      }
+    }
+    if (added) {
+      list_fields();
+    }
+  }
+
   static bool is_section(std::string_view key) {
-    return std::any_of(sections().begin(), sections().end(),
+    return key == kSourcePrefix.substr(0, kSourcePrefix.size() - 1) ||
+           (!source_name(key).empty() && key.find('.', kSourcePrefix.size()) == std::string_view::npos) ||
+           std::any_of(sections().begin(), sections().end(),
                        [key](const Section& s) { return s.key == key; });
   }
 
@@ -256,6 +293,30 @@ class Applier {
         return true;
       }
       if (!in_range(static_cast<double>(*value), fmt::format("{}", *value), field, assignment)) {
+        return true;
+      }
+      result.push_back(*value);
+    }
+    *slot = std::move(result);
+    return true;
+  }
+
+  // One string counts as a list of one.
+  bool store(std::vector<std::string>* slot, const Field&, const Assignment& assignment) {
+    const auto* values = std::get_if<std::vector<TomlValue>>(&assignment.value.data);
+    if (values == nullptr) {
+      const std::string* value = text(assignment);
+      if (value != nullptr) {
+        slot->assign(1, *value);
+      }
+      return value != nullptr;
+    }
+    std::vector<std::string> result;
+    for (const TomlValue& element : *values) {
+      const auto* value = std::get_if<std::string>(&element.data);
+      if (value == nullptr || value->empty()) {
+        fail(assignment, fmt::format("holds {}, expected {}", element.describe(),
+                                     value == nullptr ? "strings" : "strings that are not empty"));
         return true;
       }
       result.push_back(*value);

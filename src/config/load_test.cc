@@ -94,6 +94,71 @@ TEST_F(Load, PrintedConfigLoadsToAnEqualOne) {
   expect_contains(text, "# default");
 }
 
+constexpr const char* kMixture =
+    "extends = \"preset:laptop\"\nrun.max_steps = 100\ndata.eos_id = 5\n"
+    "[data.source.web]\npaths = [\"web/*.npy\"]\nweight = 0.7\n"
+    "[data.source.code-2]\npaths = \"code.bin\"\nvalid_paths = [\"a\", \"b\"]\nlabel = \"code\"\n";
+
+TEST_F(Load, SourcesOfAMixtureAreNamedByTheUser) {
+  const std::string path = write("a.toml", kMixture);
+  const Expected<Loaded> loaded =
+      load_with(path, {"--data.source.web.max_repetition=2", "--data.source.more.paths=[\"x\", \"y\"]"});
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().text();
+  const DataConfig& data = loaded->config.data;
+  ASSERT_EQ(data.source.size(), 3U);
+  EXPECT_EQ(data.source.at("web").weight, 0.7);
+  EXPECT_EQ(data.source.at("web").max_repetition, 2.0);
+  EXPECT_EQ(data.source.at("code-2").paths, std::vector<std::string>{"code.bin"});  // one string is a list
+  EXPECT_EQ(data.source.at("code-2").valid_paths, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(data.source.at("more").paths, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(data.mixture_tokens, 100 * batch_tokens(loaded->config));  // the run's
+  EXPECT_EQ(loaded->origins.at("data.mixture_tokens"), "derived");
+  const Expected<Loaded> again = load_with(write("b.toml", to_toml(loaded->config)), {});
+  ASSERT_TRUE(again.has_value()) << again.error().text();
+  EXPECT_EQ(again->config, loaded->config);
+}
+
+TEST_F(Load, LayersAddToTheSourcesOfTheLayerBelow) {
+  (void)write("base.toml", kMixture);
+  const Expected<Loaded> loaded = load_with(
+      write("a.toml",
+            "extends = \"base.toml\"\n[data.source.web]\nweight = 2\n[data.source.wiki]\npaths = \"w\"\n"),
+      {"--data.source.code-2.weight=0"});
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().text();
+  EXPECT_EQ(loaded->config.data.source.at("web").weight, 2.0);
+  EXPECT_EQ(loaded->config.data.source.at("web").paths, std::vector<std::string>{"web/*.npy"});
+  EXPECT_EQ(loaded->config.data.source.at("code-2").weight, 0.0);
+  EXPECT_EQ(loaded->config.data.source.size(), 3U);
+}
+
+TEST_F(Load, RefusesSourcesThatCannotBeMeant) {
+  const std::string path = write("a.toml", kMixture);
+  expect_contains(errors(path, {"--data.source.web.weigth=1"}),
+                  "command line: data.source.web.weigth: unknown key; did you mean data.source.web.weight?");
+  expect_contains(errors(path, {"--data.source.web=1"}), "found the integer 1, but this is a section");
+  expect_contains(errors(path, {"--data.source.\"a.b\".weight=1"}), "unknown");
+  expect_contains(errors(path, {"--data.source.new.weight=1"}), "[data.source.new] has no paths");
+  expect_contains(errors(path, {"--data.dir=d"}), "data.dir: is set beside [data.source.code-2]");
+  expect_contains(errors(path, {"--data.source.web.weight=0", "--data.source.code-2.weight=0"}),
+                  "every [data.source.NAME] has weight = 0");
+  expect_contains(errors(path, {"--data.eos_id=-1"}), "data.tokenizer: must be given, or data.eos_id");
+  expect_contains(errors(path, {"--data.source.web.max_repetition=0.5"}), "is 0.5, expected between 1 and");
+  expect_contains(errors(path, {"--data.source.web.paths=[1]"}), "holds the integer 1, expected strings");
+  expect_contains(errors(path, {"--data.source.web.paths=[\"\"]"}), "expected strings that are not empty");
+}
+
+TEST_F(Load, TheDataIsNamedInOneWay) {
+  const std::string path = write("a.toml", kRunnable);
+  const Expected<Loaded> loaded =
+      load_with(path, {"--data.paths=a.npy", "--data.eos_id=5", "--data.valid_paths=[\"v*\"]"});
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().text();  // replaces data.dir of the file
+  EXPECT_EQ(loaded->config.data.dir, "");
+  EXPECT_EQ(loaded->config.data.paths, std::vector<std::string>{"a.npy"});
+  EXPECT_TRUE(load_with(path, {"--data.mix=m.txt", "--data.eos_id=5"}).has_value());
+  expect_contains(errors(path, {"--data.paths=a", "--data.mix=b", "--data.eos_id=5"}),
+                  "is set beside data.paths");
+}
+
 TEST_F(Load, ReportsAllErrorsInOnePassWithFileAndLine) {
   const std::string path =
       write("a.toml",
@@ -224,7 +289,19 @@ TEST_F(Load, EveryRuleBetweenKeysRefusesByName) {
       {{"--data.batch_sequences=16385", "--data.microbatch_sequences=1"},
        "data.microbatch_sequences: is 1: a rank's 16385 of data.batch_sequences = 16385 make 16385 "
        "microbatches"},
-      {{"--data.dir="}, "data.dir: must be given"},
+      {{"--data.dir="},
+       "data.dir: must be given, or data.paths, data.mix or a [data.source.NAME]; make a folder "
+       "with `wych data prepare --out DIR`"},
+      {{"--data.paths=a"}, "data.tokenizer: must be given, or data.eos_id"},
+      {{"--data.valid_paths=a"}, "data.valid_paths: belongs to data.paths or data.mix"},
+      {{"--data.label_masks=a"}, "data.label_masks: belongs to data.paths"},
+      {{"--data.mix_root=a"}, "data.mix_root: belongs to data.mix"},
+      {{"--data.eos_id=3"}, "data.dir: says itself what"},
+      {{"--data.packing=true", "--data.document_mask=false"},
+       "data.packing: needs data.document_mask = true"},
+      {{"--data.packing=true", "--data.document_mask=true", "--data.targets=t+1"},
+       "data.packing: needs data.targets = \"olmo\""},
+      {{"--data.mixture_tokens=3"}, "data.mixture_tokens: is the size of a mixture"},
       {{"--run.max_steps=0"}, "run.max_steps: must be given"},
       {{"--run.resume="}, "run.resume: is empty"},
       {{"--optimizer.skip_step.min_steps=129"}, "optimizer.skip_step.min_steps: is 129"},

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/check.h"
 
@@ -72,6 +74,7 @@ std::string Field::type() const {
                  [](i64*) { return std::string("integer"); }, [](double*) { return std::string("number"); },
                  [](std::string*) { return std::string("string"); },
                  [](std::vector<i64>*) { return std::string("list of integers"); },
+                 [](std::vector<std::string>*) { return std::string("list of strings"); },
                  [](const Choice& choice) {
                    std::string out = "one of";
                    for (const std::string_view option : choice.names) {
@@ -89,6 +92,11 @@ std::string Field::value_as_toml() const {
                  [](double* value) { return float_literal(*value); },
                  [](std::string* value) { return quote(*value); },
                  [](std::vector<i64>* value) { return fmt::format("[{}]", fmt::join(*value, ", ")); },
+                 [](std::vector<std::string>* value) {
+                   std::vector<std::string> quoted;
+                   std::transform(value->begin(), value->end(), std::back_inserter(quoted), quote);
+                   return fmt::format("[{}]", fmt::join(quoted, ", "));
+                 },
                  [](const Choice& choice) { return quote(choice.names[choice.get()]); }},
       slot);
 }
@@ -115,6 +123,7 @@ std::string to_toml(const Config& config, const Origins* origins) {
 
 std::string reference_markdown() {
   Config defaults;
+  defaults.data.source.try_emplace(std::string(kSourcePlaceholder));
   const std::vector<Field> all = fields(defaults);
   std::string out;
   for (const Section& section : sections()) {

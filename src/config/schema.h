@@ -24,7 +24,8 @@ struct Choice {
 };
 
 // The member a field stands for; pointers into the Config given to fields().
-using Slot = std::variant<bool*, i64*, double*, std::string*, std::vector<i64>*, Choice>;
+using Slot =
+    std::variant<bool*, i64*, double*, std::string*, std::vector<i64>*, std::vector<std::string>*, Choice>;
 
 // The values a number (or each number of a list) may have. Bounds are inclusive unless `open`.
 struct Range {
@@ -56,7 +57,13 @@ struct Section {
   std::string_view doc;
 };
 
-// All sections and all fields, in printing order. The fields point into `config`, which must outlive them.
+// Sections whose last part is a name the user gives: "data.source." and what a documentation writes for it.
+inline constexpr std::string_view kSourcePrefix = "data.source.";
+inline constexpr std::string_view kSourcePlaceholder = "NAME";
+
+// All sections and all fields, in printing order; a section of named parts is listed once, with the
+// placeholder, and has the fields of every part that `config` has. The fields point into `config`, which must
+// outlive them.
 [[nodiscard]] std::span<const Section> sections();
 [[nodiscard]] std::vector<Field> fields(Config& config);
 

@@ -1,5 +1,7 @@
 // The table of keys (schema.h): one entry per member of Config. To add a key, add the member to config.h and
 // its line here; parsing, checks, printing and documentation follow. Rules between keys are in validate.cc.
+#include <fmt/format.h>
+
 #include <array>
 
 #include "config/schema.h"
@@ -34,9 +36,11 @@ constexpr std::array<std::string_view, 4> kSchedules = {"constant", "wsd", "cosi
 constexpr std::array<std::string_view, 1> kPipelines = {"1f1b"};
 constexpr std::array<std::string_view, 3> kComputes = {"f32", "f64", "bf16"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "selective", "block"};
+constexpr std::array<std::string_view, 5> kIdTypes = {"auto", "u8", "u16", "u32", "u64"};
+constexpr std::array<std::string_view, 2> kTargetRules = {"olmo", "t+1"};
 constexpr std::array<std::string_view, 4> kStyles = {"auto", "live", "plain", "json"};
 
-constexpr std::array<Section, 16> kSections = {{
+constexpr std::array<Section, 17> kSections = {{
     {"run", "The run: how long, where, on what."},
     {"model", "The shape of the transformer."},
     {"model.attention", "Causal self-attention with rotary positions."},
@@ -46,7 +50,15 @@ constexpr std::array<Section, 16> kSections = {{
     {"model.moe.router", "How a token chooses its experts."},
     {"model.moe.router.balance_loss",
      "The loss that spreads tokens over experts: (E / k) sum f_e p_e, 1 when balanced."},
-    {"data", "What is read, and how much of it per step. Give `batch_sequences` or `batch_tokens`."},
+    {"data",
+     "What is read, and how much of it per step. Give one of `dir`, `paths`, `mix` and sections "
+     "`[data.source.NAME]`, and `batch_sequences` or `batch_tokens`. Paths may be patterns (`*`, `?`, "
+     "`[ab]`, "
+     "`{a,b}`) and name token files of every format that `wych data inspect` knows."},
+    {"data.source.NAME",
+     "A part of a mixture, under a name of your own (letters, digits, `_`, `-`). A share is `weight` over "
+     "the "
+     "sum of weights of `data.mixture_tokens`, rounded to whole sequences."},
     {"optimizer", "AdamW with decoupled weight decay."},
     {"optimizer.skip_step", "Leaves out the update of a step whose loss or gradient norm is an outlier."},
     {"schedule", "The learning rate over the steps: a linear warm-up, then `type`."},
@@ -57,10 +69,11 @@ constexpr std::array<Section, 16> kSections = {{
     {"log", "What is printed and measured."},
 }};
 
-const std::array<std::vector<std::string_view>, 5> kExclusive = {{
+const std::array<std::vector<std::string_view>, 6> kExclusive = {{
     {"run.max_steps", "run.max_tokens"},
     {"model.attention.window", "model.attention.window_pattern"},
     {"data.batch_sequences", "data.batch_tokens"},
+    {"data.dir", "data.paths", "data.mix"},
     {"schedule.warmup_steps", "schedule.warmup_tokens"},
     {"schedule.decay_steps", "schedule.decay_tokens", "schedule.decay_fraction"},
 }};
@@ -194,15 +207,60 @@ void add_moe(Table& table, MoeConfig& moe) {
       "microbatch only), the local microbatch (depends on the layout), or all layers at once.");
 }
 
+void add_source(Table& table, DataSourceConfig& source) {
+  table.add("paths", source.paths, "Token files to train on.");
+  table.add("label_masks", source.label_masks, "Their label masks, one per file.");
+  table.add("valid_paths", source.valid_paths, "Held-out token files.");
+  table.add("valid_label_masks", source.valid_label_masks, "Their label masks.");
+  table.add("label", source.label, "Domain in reports; empty: the source's name.");
+  table.add("weight", source.weight, Range{.low = 0, .high = 1e9},
+            "Share of the mixture, relative to the others; 0: not trained on.");
+  table.add("max_repetition", source.max_repetition, Range{.low = 1, .high = 1e6},
+            "Times a sequence may be read, on average over the source.");
+  table.add("max_fraction", source.max_fraction, Range{.low = 1e-9, .high = 1},
+            "Share of the source's own sequences that may be used at all.");
+}
+
 void add_data(Table& table, DataConfig& data) {
   table.section("data");
-  table.add("dir", data.dir, "Folder with `dataset.json`.");
+  table.add("dir", data.dir, "Folder with `dataset.json`, as `wych data prepare` and `tokenize` write it.");
+  table.add("paths", data.paths, "Token files to train on, each read to its end.");
+  table.add("label_masks", data.label_masks,
+            "A file per file of `paths`, one byte a token: 0 if the token is no target.");
+  table.add("valid_paths", data.valid_paths, "Held-out token files, beside `paths` or `mix`.");
+  table.add("valid_label_masks", data.valid_label_masks, "Label masks of `valid_paths`.");
+  table.add("mix", data.mix, "A list of token files as OLMo's mixes are: a line `label,path` per file.");
+  table.add("mix_root", data.mix_root, "Folder that the paths in `mix` start from.");
+  table.add("mix_tokenizer", data.mix_tokenizer, "What `{TOKENIZER}` in `mix` stands for.");
+  table.add("mixture_tokens", data.mixture_tokens, kTokens,
+            "Size of the mixture of `[data.source.NAME]`, an epoch; 0: the run's. A run that will be made "
+            "longer later should say it, since its data changes with it.");
+  table.add("tokenizer", data.tokenizer,
+            "tokenizer.json of the files; empty: the folder's, or none (then `eos_id` must be given, and no "
+            "samples are made).");
+  table.choice("dtype", data.dtype, kIdTypes,
+               "Type of the ids in files without a header; `auto`: u16 up to 65536 ids, else u32.");
+  table.add("eos_id", data.eos_id, Range{.low = -1, .high = 1e9},
+            "Id that ends a document; -1: the folder's or the tokenizer's.");
   table.add("batch_sequences", data.batch_sequences, kNotNegative, "Sequences of a step, over all ranks.");
   table.add("batch_tokens", data.batch_tokens, kTokens, "The same in tokens.");
   table.add("microbatch_sequences", data.microbatch_sequences, kNotNegative,
             "Sequences a rank computes at once; 0: its whole share.");
+  table.choice("targets", data.targets, kTargetRules,
+               "`olmo`: the next token of the sequence, none at its end; `t+1`: the next token of the file.");
+  table.add("packing", data.packing,
+            "Sequences hold whole documents, best fit decreasing, and end in padding, instead of being cut "
+            "one after the other. Needs `document_mask`.");
   table.add("document_mask", data.document_mask, "Tokens do not attend across documents.");
+  table.add("targets_cross_documents", data.targets_cross_documents,
+            "A document's last token predicts the first token of the next one.");
+  table.add("shuffle_chunk", data.shuffle_chunk, kPositive,
+            "Sequences that stay together and in order when an epoch is shuffled.");
   table.add("seed", data.seed, kTokens, "Seed of the order of the sequences.");
+  for (auto& [name, source] : data.source) {
+    table.section(fmt::format("{}{}", kSourcePrefix, name));
+    add_source(table, source);
+  }
 }
 
 void add_optimizer(Table& table, OptimizerConfig& optimizer) {

@@ -44,12 +44,13 @@ TEST(Schema, FieldsPointIntoTheGivenConfig) {
 // The bindings stop compiling when a struct gets another member; the counts hold the table to them.
 TEST(Schema, EveryMemberHasAKey) {
   Config config;
+  const DataSourceConfig& source = config.data.source[std::string(kSourcePlaceholder)];
   std::map<std::string, i64> count;
   for (const Field& field : fields(config)) {
     ++count[std::string(field.section())];
   }
-  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9] = config.run;
-  EXPECT_EQ(count["run"], 9);
+  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9, r10] = config.run;
+  EXPECT_EQ(count["run"], 10);
   [[maybe_unused]] const auto& [m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15, attention,
                                 moe] = config.model;
   EXPECT_EQ(count["model"], 15);
@@ -63,8 +64,11 @@ TEST(Schema, EveryMemberHasAKey) {
   EXPECT_EQ(count["model.moe.router"], 3);
   [[maybe_unused]] const auto& [b1, b2] = balance;
   EXPECT_EQ(count["model.moe.router.balance_loss"], 2);
-  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6] = config.data;
-  EXPECT_EQ(count["data"], 6);
+  [[maybe_unused]] const auto& [d1, d2, d3, d4, d5, d6, d7, d8, sources, d9, d10, d11, d12, d13, d14, d15,
+                                d16, d17, d18, d19, d20, d21] = config.data;
+  EXPECT_EQ(count["data"], 21);
+  [[maybe_unused]] const auto& [n1, n2, n3, n4, n5, n6, n7, n8] = source;
+  EXPECT_EQ(count["data.source.NAME"], 8);
   [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, skip] =
       config.optimizer;
   EXPECT_EQ(count["optimizer"], 13);
@@ -87,6 +91,7 @@ TEST(Schema, EveryMemberHasAKey) {
 
 TEST(Schema, ReferenceListsEveryKeyOnce) {
   Config config;
+  config.data.source[std::string(kSourcePlaceholder)] = {};
   const std::string reference = reference_markdown();
   std::size_t rows = 0;
   for (std::size_t at = reference.find("\n| `"); at != std::string::npos;

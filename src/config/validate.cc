@@ -38,10 +38,12 @@ void check_shape(const ModelConfig& model, Rules& rules) {
   const AttentionConfig& attention = model.attention;
   rules.require(attention.head_dim % 2 == 0, {"model.attention.head_dim"},
                 fmt::format("is {}; rotary positions need an even width", attention.head_dim));
-  rules.require(attention.n_kv_heads > 0 && attention.n_heads % attention.n_kv_heads == 0,
-                {"model.attention.n_kv_heads", "model.attention.n_heads"},
-                fmt::format("is {}, which does not divide the {} query heads", attention.n_kv_heads,
-                            attention.n_heads));
+  // Without query heads that alone is what is wrong.
+  rules.require(
+      attention.n_heads == 0 || (attention.n_kv_heads > 0 && attention.n_heads % attention.n_kv_heads == 0),
+      {"model.attention.n_kv_heads", "model.attention.n_heads"},
+      fmt::format("is {}, which does not divide the {} query heads", attention.n_kv_heads,
+                  attention.n_heads));
   const i64 pattern = static_cast<i64>(attention.window_pattern.size());
   rules.require(pattern <= model.n_layers, {"model.attention.window_pattern", "model.n_layers"},
                 fmt::format("has {} windows for {} layers", pattern, model.n_layers));
@@ -112,6 +114,62 @@ void check_experts(const ModelConfig& model, Rules& rules) {
                 fmt::format("must be given: there are {} experts", moe.experts));
 }
 
+// What is read, and how it becomes sequences.
+void check_data(const DataConfig& data, Rules& rules) {
+  const bool has_files = !data.paths.empty() || !data.mix.empty();
+  const bool has_other = !data.dir.empty() || has_files;
+  rules.require(has_other || !data.source.empty(), {"data.dir", "data.paths", "data.mix"},
+                "must be given, or data.paths, data.mix or a [data.source.NAME]",
+                "make a folder with `wych data prepare --out DIR`");
+  rules.require(
+      !has_other || data.source.empty(), {"data.dir", "data.paths", "data.mix"},
+      fmt::format("is set beside [data.source.{}]", data.source.empty() ? "" : data.source.begin()->first),
+      "give one of them: an empty string or list takes the other back");
+  rules.require(has_files || data.valid_paths.empty(), {"data.valid_paths", "data.paths"},
+                "belongs to data.paths or data.mix, and neither is given",
+                "a folder has its own held-out files, a source valid_paths of its own");
+  rules.require(!data.paths.empty() || data.label_masks.empty(), {"data.label_masks", "data.paths"},
+                "belongs to data.paths, which is not given");
+  rules.require(!data.valid_paths.empty() || data.valid_label_masks.empty(),
+                {"data.valid_label_masks", "data.valid_paths"},
+                "belongs to data.valid_paths, which is not given");
+  rules.require(!data.mix.empty() || data.mix_root.empty(), {"data.mix_root", "data.mix"},
+                "belongs to data.mix, which is not given");
+  rules.require(!data.mix.empty() || data.mix_tokenizer.empty(), {"data.mix_tokenizer", "data.mix"},
+                "belongs to data.mix, which is not given");
+  rules.require(
+      data.dir.empty() || (data.tokenizer.empty() && data.dtype == IdType::kAuto && data.eos_id < 0),
+      {"data.dir", "data.tokenizer", "data.dtype", "data.eos_id"},
+      "says itself what data.tokenizer, data.dtype and data.eos_id are", "leave those out");
+  rules.require(!has_files || !data.tokenizer.empty() || data.eos_id >= 0,
+                {"data.tokenizer", "data.eos_id", "data.paths", "data.mix"}, "must be given, or data.eos_id");
+  rules.require(!data.packing || data.document_mask, {"data.packing", "data.document_mask"},
+                "needs data.document_mask = true");
+  rules.require(!data.packing || data.targets == TargetRule::kOlmo, {"data.packing", "data.targets"},
+                "needs data.targets = \"olmo\": behind a packed document there is no next token");
+}
+
+// The sources of a mixture. Their keys' names are the user's, so problems are placed at data.mixture_tokens.
+void check_sources(const DataConfig& data, Rules& rules) {
+  double sum = 0;
+  for (const auto& [name, source] : data.source) {
+    const auto require = [&, &key = name](bool holds, std::string_view what) {
+      rules.require(holds, {"data.mixture_tokens"}, fmt::format("[data.source.{}] {}", key, what));
+    };
+    sum += source.weight;
+    require(source.weight == 0 || !source.paths.empty(), "has no paths; with weight = 0 it needs none");
+    require(source.label_masks.empty() || !source.paths.empty(), "has label_masks but no paths");
+    require(source.valid_label_masks.empty() || !source.valid_paths.empty(),
+            "has valid_label_masks but no valid_paths");
+  }
+  rules.require(data.source.empty() || sum > 0, {"data.mixture_tokens"},
+                "every [data.source.NAME] has weight = 0");
+  rules.require(data.source.empty() || !data.tokenizer.empty() || data.eos_id >= 0,
+                {"data.tokenizer", "data.eos_id"}, "must be given, or data.eos_id");
+  rules.require(!data.source.empty() || data.mixture_tokens == 0, {"data.mixture_tokens"},
+                "is the size of a mixture, and there is no [data.source.NAME]");
+}
+
 void check_length(const Config& config, Purpose purpose, Rules& rules) {
   const DataConfig& data = config.data;
   const i64 sequence = config.model.sequence_length;
@@ -123,8 +181,8 @@ void check_length(const Config& config, Purpose purpose, Rules& rules) {
   if (purpose == Purpose::kPlan) {
     return;
   }
-  rules.require(!data.dir.empty(), {"data.dir"}, "must be given",
-                "prepare a folder with `wych data prepare`");
+  check_data(data, rules);
+  check_sources(data, rules);
   rules.require(config.run.max_steps > 0 || config.run.max_tokens > 0, {"run.max_steps", "run.max_tokens"},
                 "must be given, or run.max_tokens");
   rules.require(!config.run.resume.empty(), {"run.resume"}, "is empty, expected auto, never or a folder");
@@ -298,6 +356,11 @@ void resolve(Config& config, i64 world, Origins& origins) {
     data.batch_tokens = 0;
     derive("data.batch_sequences");
     derive("data.batch_tokens");
+  }
+  const bool has_length = config.run.max_steps > 0 || config.run.max_tokens > 0;
+  if (!data.source.empty() && data.mixture_tokens == 0 && has_length && batch_tokens(config) > 0) {
+    data.mixture_tokens = total_steps(config) * batch_tokens(config);
+    derive("data.mixture_tokens");
   }
   ParallelConfig& parallel = config.parallel;
   if (parallel.dp == 0) {

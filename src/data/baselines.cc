@@ -9,15 +9,20 @@
 
 namespace wych::data {
 
-Expected<Baselines> Baselines::train(std::span<const TokenFile> files, i64 vocab_size) {
+Expected<Baselines> Baselines::train(std::span<const InstanceFile> files, i64 vocab_size, i64 max_tokens) {
   Baselines model;
   const auto vocab = static_cast<std::size_t>(vocab_size);
   model.counts_.assign(vocab, 0);
   std::vector<u64> pairs;  // previous << 32 | token
-  for (const TokenFile& file : files) {
-    std::vector<i32> tokens(static_cast<std::size_t>(file.num_tokens()));
-    WYCH_TRY_VOID(file.read(0, vocab_size, tokens));
-    model.num_tokens_ += file.num_tokens();
+  double available = 0;
+  for (const InstanceFile& file : files) {
+    available += static_cast<double>(file.tokens.num_tokens());
+  }
+  const double share = std::min(1.0, static_cast<double>(max_tokens) / std::max(available, 1.0));
+  for (const InstanceFile& file : files) {
+    std::vector<i32> tokens(static_cast<std::size_t>(share * static_cast<double>(file.tokens.num_tokens())));
+    WYCH_TRY_VOID(file.tokens.read(0, vocab_size, tokens));
+    model.num_tokens_ += std::ssize(tokens);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       ++model.counts_[static_cast<std::size_t>(tokens[i])];
       if (i > 0) {

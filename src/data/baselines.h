@@ -11,7 +11,6 @@
 #include "base/expected.h"
 #include "base/types.h"
 #include "data/sampler.h"
-#include "data/token_file.h"
 
 namespace wych::data {
 
@@ -21,11 +20,16 @@ struct BaselineScores {
   i64 targets = 0;
 };
 
+// More text hardly moves a bigram, and counting it all would not end.
+inline constexpr i64 kMaxCountedTokens = i64{1} << 25U;
+
 class Baselines {
  public:
-  // Counts all of `files`; pairs within a file, across documents too, as the network sees them. Memory: 8
-  // bytes a token while counting.
-  static Expected<Baselines> train(std::span<const TokenFile> files, i64 vocab_size);
+  // Counts `files`, of each its beginning in proportion to its size if together they have more than
+  // `max_tokens`; pairs within a file, across documents too, as the network sees them. Memory: 12 bytes a
+  // token counted.
+  static Expected<Baselines> train(std::span<const InstanceFile> files, i64 vocab_size,
+                                   i64 max_tokens = kMaxCountedTokens);
 
   // Natural logarithms of the probabilities; ids below vocab_size.
   [[nodiscard]] double unigram_log_probability(i32 token) const;

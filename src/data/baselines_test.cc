@@ -23,7 +23,8 @@ std::vector<TokenFile> write_files(const TestFolder& folder, const std::vector<s
 // 0 1 0 1 0 2 | 1: N = 7, T = 3, V = 4; after 0: 1 1 2; after 1: 0 0 (not across files).
 TEST(Baselines, FollowWittenAndBell) {
   const TestFolder folder;
-  const Baselines model = Baselines::train(write_files(folder, {{0, 1, 0, 1, 0, 2}, {1}}), 4).value();
+  const Baselines model =
+      Baselines::train(whole_files(write_files(folder, {{0, 1, 0, 1, 0, 2}, {1}})), 4).value();
   const auto unigram = [](double count) { return (count + 0.75) / 10.0; };
   EXPECT_DOUBLE_EQ(model.unigram_log_probability(0), std::log(unigram(3)));
   EXPECT_DOUBLE_EQ(model.unigram_log_probability(3), std::log(unigram(0)));
@@ -35,7 +36,8 @@ TEST(Baselines, FollowWittenAndBell) {
 
 TEST(Baselines, ProbabilitiesSumToOne) {
   const TestFolder folder;
-  const Baselines model = Baselines::train(write_files(folder, {{5, 1, 4, 1, 5, 2, 2, 6, 1, 5}}), 8).value();
+  const Baselines model =
+      Baselines::train(whole_files(write_files(folder, {{5, 1, 4, 1, 5, 2, 2, 6, 1, 5}})), 8).value();
   double unigram = 0;
   for (i32 token = 0; token < 8; ++token) {
     unigram += std::exp(model.unigram_log_probability(token));
@@ -50,7 +52,8 @@ TEST(Baselines, ProbabilitiesSumToOne) {
 
 TEST(Baselines, ScoreTheTargetsOfTheReader) {
   const TestFolder folder;
-  const Baselines model = Baselines::train(write_files(folder, {{0, 1, 0, 1, 0, 2, 3}}), 4).value();
+  const Baselines model =
+      Baselines::train(whole_files(write_files(folder, {{0, 1, 0, 1, 0, 2, 3}})), 4).value();
   BatchOptions options;
   options.sequence_length = 3;
   options.sequences_per_batch = 2;
@@ -69,7 +72,7 @@ TEST(Baselines, ScoreTheTargetsOfTheReader) {
 
 TEST(Baselines, RefuseForeignIds) {
   const TestFolder folder;
-  EXPECT_FALSE(Baselines::train(write_files(folder, {{0, 4}}), 4).has_value());
+  EXPECT_FALSE(Baselines::train(whole_files(write_files(folder, {{0, 4}})), 4).has_value());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pretokenizer.h"
+#include "data/pattern.h"
 
 namespace wych::data {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 std::vector<BpeMerge> slow_merges(const std::vector<std::string_view>& texts, i64 vocab_size) {
   std::vector<std::vector<i32>> pieces;
   for (const std::string_view text : texts) {
-    for_each_pretoken(text, [&](std::string_view piece) {
+    for_each_piece(Pattern::kGpt2, text, [&](std::string_view piece) {
       std::vector<i32> symbols;
       for (const char byte : piece) {
         symbols.push_back(static_cast<unsigned char>(byte));

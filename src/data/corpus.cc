@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "data/byte_stream.h"
 
 namespace wych::data {
 namespace {
@@ -47,24 +47,10 @@ Expected<std::string> command_output(const std::string& command, const Error& er
   return text;
 }
 
-Expected<std::string> read_gzip(const std::string& path, const Error& error) {
-  struct Close {
-    void operator()(gzFile file) const { gzclose(file); }
-  };
-  const std::unique_ptr<gzFile_s, Close> file(gzopen(path.c_str(), "rb"));
-  if (!file) {
-    return error;
-  }
-  std::string text;
-  std::array<char, std::size_t{1} << 16U> buffer;
-  int got = 0;
-  while ((got = gzread(file.get(), buffer.data(), static_cast<unsigned>(buffer.size()))) > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  if (got < 0) {
-    return error;
-  }
-  return text;
+// A file of a package, unpacked; if that fails, `error` says which package is missing.
+Expected<std::string> read_packed(const std::string& path, const Error& error) {
+  Expected<std::string> text = read_unpacked(path);
+  return text ? std::move(text) : Expected<std::string>(error);
 }
 
 Expected<Domain> load_bible(const CorpusPlaces& places) {
@@ -90,7 +76,7 @@ Expected<Domain> load_jargon(const CorpusPlaces& places) {
         "get it with `apt-get install --reinstall -o "
         "Dpkg::Options::=--path-include=/usr/share/doc/jargon-text/* jargon-text`, or leave the domain out";
   }
-  WYCH_TRY(const std::string text, read_gzip(places.jargon_file, error));
+  WYCH_TRY(const std::string text, read_packed(places.jargon_file, error));
   Domain domain{"jargon", "The Jargon File (package jargon-text): public domain", split_jargon(text)};
   if (domain.documents.empty()) {
     return missing_package("jargon", "jargon-text", fmt::format("no entries in {}", places.jargon_file));
@@ -101,7 +87,7 @@ Expected<Domain> load_jargon(const CorpusPlaces& places) {
 Expected<Domain> load_devil(const CorpusPlaces& places) {
   const Error error =
       missing_package("devil", "dict-devil", fmt::format("cannot read {}", places.devil_text));
-  WYCH_TRY(const std::string text, read_gzip(places.devil_text, error));
+  WYCH_TRY(const std::string text, read_packed(places.devil_text, error));
   WYCH_TRY(const std::string index, read_file(places.devil_index, ErrorKind::kData));
   Domain domain{"devil", "Ambrose Bierce, The Devil's Dictionary (package dict-devil): copyright expired",
                 split_dictionary(text, index)};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -98,8 +99,8 @@ class Fields {
   std::string& problem_;
 };
 
-constexpr std::pair<std::string_view, TokenType> kTypes[] = {{"u16", TokenType::kU16},
-                                                             {"u32", TokenType::kU32}};
+constexpr std::pair<std::string_view, TokenType> kTypes[] = {
+    {"u8", TokenType::kU8}, {"u16", TokenType::kU16}, {"u32", TokenType::kU32}, {"u64", TokenType::kU64}};
 constexpr std::pair<std::string_view, Split> kSplits[] = {{"train", Split::kTrain}, {"valid", Split::kValid}};
 
 void read_files(const Json& list, Dataset& dataset, std::string& problem) {
@@ -121,6 +122,21 @@ void read_files(const Json& list, Dataset& dataset, std::string& problem) {
 }  // namespace
 
 std::string_view split_name(Split split) { return split == Split::kTrain ? "train" : "valid"; }
+
+std::string plain_folder_name(const std::string& folder) {
+  std::string name = std::filesystem::path(folder).lexically_normal().string();
+  if (name.size() > 1 && name.ends_with('/')) {
+    name.pop_back();
+  }
+  return name;
+}
+
+Expected<void> save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
+  WYCH_TRY_VOID(write_file_atomic(fmt::format("{}/{}", folder, kTokenizerFileName), tokenizer.to_json(),
+                                  ErrorKind::kData));
+  const Json settings = {{"eos_token", tokenizer.end_of_text()}};
+  return write_file_atomic(folder + "/tokenizer_config.json", settings.dump(2) + "\n", ErrorKind::kData);
+}
 
 u64 Dataset::fingerprint(Split split) const {
   Hasher hasher;
@@ -232,13 +248,13 @@ Expected<TokenFile> open_file(const Dataset& dataset, const DatasetFile& entry, 
   return file;
 }
 
-Expected<std::vector<TokenFile>> open_split(const Dataset& dataset, Split split, std::string_view domain,
-                                            bool verify) {
-  std::vector<TokenFile> files;
+Expected<std::vector<InstanceFile>> open_split(const Dataset& dataset, Split split, std::string_view domain,
+                                               bool verify) {
+  std::vector<InstanceFile> files;
   for (const DatasetFile& entry : dataset.files) {
     if (entry.split == split && (domain.empty() || entry.domain == domain)) {
       WYCH_TRY(TokenFile file, open_file(dataset, entry, verify));
-      files.push_back(std::move(file));
+      files.push_back({.tokens = std::move(file), .domain = entry.domain, .text_bytes = entry.text_bytes});
     }
   }
   if (files.empty()) {

@@ -8,7 +8,9 @@
 
 #include "base/expected.h"
 #include "base/types.h"
+#include "data/instances.h"
 #include "data/token_file.h"
+#include "data/tokenizer.h"
 
 namespace wych::data {
 
@@ -48,7 +50,15 @@ struct Dataset {
   [[nodiscard]] i64 text_bytes(Split split, std::string_view domain = {}) const;
 };
 
+// "a/b" of "a/./b/".
+std::string plain_folder_name(const std::string& folder);
+
 inline constexpr std::string_view kDatasetFileName = "dataset.json";
+inline constexpr std::string_view kTokenizerFileName = "tokenizer.json";
+
+// Writes FOLDER/tokenizer.json, and tokenizer_config.json, which names its end-of-text token: what is loaded
+// from there is the same tokenizer.
+Expected<void> save_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 
 // Reads FOLDER/dataset.json. Errors (kData): missing, damaged, of another format version, out of range.
 Expected<Dataset> load_dataset(const std::string& folder);
@@ -61,8 +71,8 @@ Expected<TokenFile> open_file(const Dataset& dataset, const DatasetFile& entry, 
 
 // Opens the token files of a split in the dataset's order, of one domain unless `domain` is empty; to have
 // none is an Error.
-Expected<std::vector<TokenFile>> open_split(const Dataset& dataset, Split split, std::string_view domain = {},
-                                            bool verify = false);
+Expected<std::vector<InstanceFile>> open_split(const Dataset& dataset, Split split,
+                                               std::string_view domain = {}, bool verify = false);
 
 // Bits per byte of text from a mean loss in nats per target:
 //   (nats_per_target / ln 2) * tokens / text_bytes,

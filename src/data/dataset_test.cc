@@ -54,7 +54,7 @@ TEST(Dataset, ReadsWhatItWrote) {
   EXPECT_EQ(read.text_bytes(Split::kValid, "a"), 7);
   const auto train = open_split(read, Split::kTrain, "", true).value();
   ASSERT_EQ(train.size(), 2U);
-  EXPECT_EQ(train[1].num_tokens(), 3);
+  EXPECT_EQ(train[1].tokens.num_tokens(), 3);
 }
 
 TEST(Dataset, FingerprintFollowsTheContentOfItsSplit) {
@@ -98,7 +98,7 @@ TEST(Dataset, NamesTheFieldThatIsWrong) {
   const Change changes[] = {
       {"wych-dataset", "other", "not a description of a dataset"},
       {"\"version\": 1", "\"version\": 2", "format version 2"},
-      {"\"u16\"", "\"u8\"", "dtype: expected \"u16\" or \"u32\""},
+      {"\"u16\"", "\"i8\"", "dtype: expected \"u8\" or \"u16\" or \"u32\" or \"u64\""},
       {"\"vocab_size\": 10", "\"vocab_size\": -10", "vocab_size"},
       {"\"eos_id\": 9", "\"eos_id\": 10", "eos_id: expected a number below 10"},
       {"\"tokenizer.json\"", "\"../tokenizer.json\"", "tokenizer: expected a file name"},

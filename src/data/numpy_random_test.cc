@@ -67,6 +67,11 @@ TEST(NumpyGenerator, ShufflesLongArraysLikeNumpy) {
   EXPECT_EQ(fold(shuffled(34522, 100003)), 0xfdcbac23c0ca1812U);
   EXPECT_EQ(fold(shuffled(12345678901U, 65536)), 0xaeb62fdd29054ecU);
   EXPECT_EQ(fold(shuffled(3, 2000000)), 0x61bd273c58a99f8eU);
+  // Seeds and sizes of a run: PCG64(seed + epoch).
+  EXPECT_EQ(fold(shuffled(34521 + 1, 1000000)), 0x4e079ae077bdf38U);
+  EXPECT_EQ(fold(shuffled(0 + 1, 1000000)), 0x3a86592f8cf0d830U);
+  EXPECT_EQ(fold(shuffled(1 + 2, 999999)), 0x386242e304f4bb10U);
+  EXPECT_EQ(fold(shuffled(6198 + 1, 524288)), 0x408219f2cacd80U);
 }
 
 }  // namespace

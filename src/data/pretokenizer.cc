@@ -1,131 +1,60 @@
-// Each branch below is one alternative of the pattern in pretokenizer.h, in its order.
 #include "data/pretokenizer.h"
 
-#include <utf8proc.h>
-
-#include <array>
-
-#include "base/types.h"
+#include "data/unicode.h"
 
 namespace wych::data {
 namespace {
 
-enum class CharClass : u8 { kSpace, kLetter, kNumber, kOther };
-
-struct Character {
-  CharClass kind = CharClass::kOther;
-  std::size_t length = 1;  // bytes
-};
-
-constexpr CharClass ascii_class(unsigned char byte) {
-  if (byte == ' ' || (byte >= '\t' && byte <= '\r')) {
-    return CharClass::kSpace;
-  }
-  if ((byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z')) {
-    return CharClass::kLetter;
-  }
-  return byte >= '0' && byte <= '9' ? CharClass::kNumber : CharClass::kOther;
-}
-
-constexpr std::array<CharClass, 128> kAsciiClasses = [] {
-  std::array<CharClass, 128> classes{};
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    classes[i] = ascii_class(static_cast<unsigned char>(i));
-  }
-  return classes;
-}();
-
-CharClass unicode_class(utf8proc_int32_t code_point) {
-  constexpr utf8proc_int32_t kNextLine = 0x85;  // a control character, yet white space
-  if (code_point == kNextLine) {
-    return CharClass::kSpace;
-  }
-  switch (utf8proc_category(code_point)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return CharClass::kLetter;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return CharClass::kNumber;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return CharClass::kSpace;
-    default:
-      return CharClass::kOther;
-  }
-}
-
-Character character_at(std::string_view text, std::size_t position) {
-  const auto byte = static_cast<unsigned char>(text[position]);
-  if (byte < 128) {
-    return {kAsciiClasses[byte], 1};
-  }
-  utf8proc_int32_t code_point = -1;
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + position);
-  const auto available = static_cast<utf8proc_ssize_t>(text.size() - position);
-  const utf8proc_ssize_t length = utf8proc_iterate(bytes, available, &code_point);
-  if (length <= 0) {
-    return {CharClass::kOther, 1};
-  }
-  return {unicode_class(code_point), static_cast<std::size_t>(length)};
-}
-
-// The end of the run of characters of class `kind` that starts at `position`.
-std::size_t run_end(std::string_view text, std::size_t position, CharClass kind) {
-  while (position < text.size()) {
-    const Character character = character_at(text, position);
-    if (character.kind != kind) {
-      break;
+void split_digits(DigitSplit digits, std::string_view text, std::vector<std::string_view>& pieces) {
+  std::size_t begin = 0;
+  bool was_number = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    const bool is_number = (character.kind & kNumberKind) != 0;
+    if (at > begin && (is_number != was_number || (is_number && digits.individual))) {
+      pieces.push_back(text.substr(begin, at - begin));
+      begin = at;
     }
-    position += character.length;
+    was_number = is_number;
+    at += character.length;
   }
-  return position;
-}
-
-// Bytes of the English contraction at text[begin] == '\'', or 0.
-std::size_t contraction_length(std::string_view text, std::size_t begin) {
-  const std::string_view rest = text.substr(begin + 1, 2);
-  if (rest.starts_with("re") || rest.starts_with("ve") || rest.starts_with("ll")) {
-    return 3;
+  if (begin < text.size()) {
+    pieces.push_back(text.substr(begin));
   }
-  return !rest.empty() && std::string_view("stmd").find(rest[0]) != std::string_view::npos ? 2 : 0;
-}
-
-// \s+(?!\S)|\s+: a run that is followed by something else leaves its last character to the next piece.
-std::size_t space_length(std::string_view text, std::size_t begin) {
-  std::size_t end = begin;
-  std::size_t last = begin;  // start of the run's last character
-  while (end < text.size()) {
-    const Character character = character_at(text, end);
-    if (character.kind != CharClass::kSpace) {
-      return (last > begin ? last : end) - begin;
-    }
-    last = end;
-    end += character.length;
-  }
-  return end - begin;
 }
 
 }  // namespace
 
-std::size_t pretoken_length(std::string_view text, std::size_t begin) {
-  if (text[begin] == '\'') {
-    if (const std::size_t length = contraction_length(text, begin); length > 0) {
-      return length;
+Pretokenizer::Pretokenizer(std::vector<SplitStage> stages) : stages_(std::move(stages)) {}
+
+void Pretokenizer::split(std::string_view text, Scratch& scratch) const {
+  scratch.pieces.assign(text.empty() ? 0 : 1, text);
+  for (const SplitStage& stage : stages_) {
+    scratch.next.clear();
+    for (const std::string_view piece : scratch.pieces) {
+      if (const auto* pattern = std::get_if<Pattern>(&stage)) {
+        for_each_piece(*pattern, piece, [&](std::string_view part) { scratch.next.push_back(part); });
+      } else if (const auto* digits = std::get_if<DigitSplit>(&stage)) {
+        split_digits(*digits, piece, scratch.next);
+      } else {
+        std::get<RegexSplit>(stage).split(piece, scratch.regex, scratch.next);
+      }
+    }
+    scratch.pieces.swap(scratch.next);
+  }
+}
+
+std::string Pretokenizer::description() const {
+  std::string text;
+  for (const SplitStage& stage : stages_) {
+    text += text.empty() ? "" : ", ";
+    if (const auto* pattern = std::get_if<Pattern>(&stage)) {
+      text += pattern_name(*pattern);
+    } else {
+      text += std::holds_alternative<DigitSplit>(stage) ? "digits" : "regex";
     }
   }
-  // ` ?` in front of a run of letters, numbers or others.
-  const std::size_t start = text[begin] == ' ' && begin + 1 < text.size() ? begin + 1 : begin;
-  const Character first = character_at(text, start);
-  if (first.kind != CharClass::kSpace) {
-    return run_end(text, start + first.length, first.kind) - begin;
-  }
-  return space_length(text, begin);
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace wych::data

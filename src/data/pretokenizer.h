@@ -1,24 +1,58 @@
-// Cuts text into the pieces that byte-pair merges may not cross, as the pattern of GPT-2 does:
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// A hand-written scanner: no regular-expression engine, and any bytes are accepted. A byte that is not part
-// of well-formed UTF-8 counts as a character that is neither space, letter nor number, so no byte is lost.
+// Cuts text into the pieces that merges may not cross: a sequence of stages, each cutting the pieces of the
+// one before, as a tokenizer.json lists them. A piece's neighbours do not exist for a stage.
 #pragma once
 
 #include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "data/pattern.h"
+#include "data/regex_split.h"
 
 namespace wych::data {
 
-// The length in bytes (>= 1) of the piece that starts at text[begin]; begin < text.size().
-std::size_t pretoken_length(std::string_view text, std::size_t begin);
+// Every number character (N) is a piece if `individual`, else every run of them; so is what is between.
+struct DigitSplit {
+  bool individual = false;
+};
 
-// Calls visit(std::string_view piece) for each piece of `text` in order; the pieces concatenate to `text`.
-template <class F>
-void for_each_pretoken(std::string_view text, F&& visit) {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t length = pretoken_length(text, begin);
-    visit(text.substr(begin, length));
-    begin += length;
+using SplitStage = std::variant<Pattern, DigitSplit, RegexSplit>;
+
+class Pretokenizer {
+ public:
+  // Memory of one thread.
+  struct Scratch {
+    RegexScratch regex;
+    std::vector<std::string_view> pieces;
+    std::vector<std::string_view> next;
+  };
+
+  // Without stages a text is one piece.
+  explicit Pretokenizer(std::vector<SplitStage> stages);
+
+  // Calls visit(piece) for each piece of `text` in order. `visit` must not use the scratch.
+  template <class F>
+  void for_each(std::string_view text, Scratch& scratch, F&& visit) const {
+    if (stages_.size() == 1 && std::holds_alternative<Pattern>(stages_.front())) {
+      for_each_piece(std::get<Pattern>(stages_.front()), text, visit);
+      return;
+    }
+    split(text, scratch);
+    for (const std::string_view piece : scratch.pieces) {
+      visit(piece);
+    }
   }
-}
+
+  [[nodiscard]] const std::vector<SplitStage>& stages() const { return stages_; }
+  // For people: "llama3", "regex, digits, gpt2", "none".
+  [[nodiscard]] std::string description() const;
+
+ private:
+  // Leaves the pieces in the scratch.
+  void split(std::string_view text, Scratch& scratch) const;
+
+  std::vector<SplitStage> stages_;
+};
 
 }  // namespace wych::data

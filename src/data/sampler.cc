@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -13,89 +12,21 @@
 
 namespace wych::data {
 
-Expected<Instances> Instances::create(std::vector<TokenFile> files, const BatchOptions& options) {
-  WYCH_CHECK(options.sequence_length >= 2, "sequence length {}", options.sequence_length);
-  WYCH_CHECK(options.num_shards >= 1 && options.shard >= 0 && options.shard < options.num_shards,
-             "shard {} of {}", options.shard, options.num_shards);
-  WYCH_CHECK(options.sequences_per_batch >= 1 && options.sequences_per_batch % options.num_shards == 0,
-             "{} sequences for {} shards", options.sequences_per_batch, options.num_shards);
-  WYCH_CHECK(options.eos_id >= 0 && options.eos_id < options.vocab_size, "end-of-text id {} of {}",
-             options.eos_id, options.vocab_size);
-  Instances result;
-  result.options_ = options;
-  result.first_instance_.push_back(0);
-  for (const TokenFile& file : files) {
-    const i64 whole = file.num_tokens() / options.sequence_length;
-    result.first_instance_.push_back(result.first_instance_.back() + whole);
-    result.tokens_dropped_ += file.num_tokens() % options.sequence_length;
-  }
-  if (result.count() == 0) {
-    return Error{ErrorKind::kData,
-                 files.empty() ? "token files" : files.front().path(),
-                 fmt::format("{} file(s) with {} tokens do not hold one sequence of {}", files.size(),
-                             result.tokens_dropped_, options.sequence_length),
-                 "give more data or a shorter sequence",
-                 {}};
-  }
-  result.files_ = std::move(files);
-  return result;
-}
-
-void Instances::shape(Batch& batch) const {
-  const auto size = static_cast<std::size_t>(rows() * options_.sequence_length);
-  batch.tokens.resize(size);
-  batch.targets.resize(size);
-  batch.document_start.resize(size);
-}
-
-Expected<void> Instances::fill_row(i64 index, i64 row, Batch& batch) const {
-  WYCH_CHECK(index >= 0 && index < count() && row >= 0 && row < rows(), "instance {}, row {}", index, row);
-  const auto next = std::upper_bound(first_instance_.begin(), first_instance_.end(), index);
-  const auto file = static_cast<std::size_t>(next - first_instance_.begin()) - 1;
-  const i64 begin = (index - first_instance_[file]) * options_.sequence_length;
-  const auto length = static_cast<std::size_t>(options_.sequence_length);
-  const std::span<i32> tokens(batch.tokens.data() + static_cast<std::size_t>(row) * length, length);
-  WYCH_TRY_VOID(files_[file].read(begin, options_.vocab_size, tokens));
-  i32* targets = batch.targets.data() + static_cast<std::size_t>(row) * length;
-  std::copy(tokens.begin() + 1, tokens.end(), targets);
-  targets[length - 1] = kIgnoredTarget;
-  finish_row(row, batch);
-  return {};
-}
-
-void Instances::fill_padding_row(i64 row, Batch& batch) const {
-  const i64 begin = row * options_.sequence_length;
-  std::fill_n(batch.tokens.begin() + begin, options_.sequence_length, options_.eos_id);
-  std::fill_n(batch.targets.begin() + begin, options_.sequence_length, kIgnoredTarget);
-  finish_row(row, batch);
-}
-
-// document_start from the tokens: a document ends with its end-of-text.
-void Instances::finish_row(i64 row, Batch& batch) const {
-  const auto begin = static_cast<std::size_t>(row * options_.sequence_length);
-  i32 start = 0;
-  for (i32 t = 0; t < static_cast<i32>(options_.sequence_length); ++t) {
-    const std::size_t at = begin + static_cast<std::size_t>(t);
-    batch.document_start[at] = start;
-    if (options_.document_mask && batch.tokens[at] == options_.eos_id) {
-      start = t + 1;
-    }
-  }
-}
-
-Expected<Sampler> Sampler::create(std::vector<TokenFile> files, const BatchOptions& options, u64 seed) {
-  WYCH_TRY(Instances instances, Instances::create(std::move(files), options));
-  if (instances.count() < options.sequences_per_batch ||
-      instances.count() > static_cast<i64>(std::numeric_limits<u32>::max())) {
+Expected<Sampler> Sampler::create(Instances instances, const Shuffle& shuffle) {
+  WYCH_CHECK(shuffle.chunk >= 1, "chunks of {}", shuffle.chunk);
+  const i64 count = instances.count() / shuffle.chunk * shuffle.chunk;
+  const BatchOptions& options = instances.options();
+  if (count < options.sequences_per_batch || count > static_cast<i64>(std::numeric_limits<u32>::max())) {
     return Error{ErrorKind::kData,
                  "training data",
                  fmt::format("{} sequences of {} tokens; expected at least a batch of {} and fewer than 2^32",
-                             instances.count(), options.sequence_length, options.sequences_per_batch),
+                             count, options.sequence_length, options.sequences_per_batch),
                  "give more data or change the batch or the sequence length",
                  {}};
   }
-  Sampler sampler(std::move(instances), seed);
-  sampler.order_.resize(static_cast<std::size_t>(sampler.instances_.count()));
+  Sampler sampler(std::move(instances), shuffle);
+  sampler.order_.resize(static_cast<std::size_t>(count));
+  sampler.chunks_.resize(shuffle.chunk > 1 ? static_cast<std::size_t>(count / shuffle.chunk) : 0);
   return sampler;
 }
 
@@ -108,7 +39,7 @@ DataPosition Sampler::position_of_step(i64 step) const {
 DataPosition Sampler::start_of_batch(const DataPosition& position) const {
   WYCH_CHECK(position.epoch >= 1 && position.instance >= 0, "epoch {}, instance {}", position.epoch,
              position.instance);
-  const bool fits = position.instance + instances_.options().sequences_per_batch <= instances_.count();
+  const bool fits = position.instance + instances_.options().sequences_per_batch <= epoch_instances();
   return fits ? position : DataPosition{position.epoch + 1, 0};
 }
 
@@ -132,13 +63,23 @@ Expected<void> Sampler::fill(const DataPosition& position, Batch& batch) {
 }
 
 void Sampler::make_order(i64 epoch) {
-  std::iota(order_.begin(), order_.end(), 0U);
-  NumpyGenerator(seed_ + static_cast<u64>(epoch)).shuffle(order_);
+  NumpyGenerator generator(shuffle_.seed + static_cast<u64>(epoch));
   order_epoch_ = epoch;
+  if (chunks_.empty()) {
+    std::iota(order_.begin(), order_.end(), 0U);
+    generator.shuffle(order_);
+    return;
+  }
+  std::iota(chunks_.begin(), chunks_.end(), 0U);
+  generator.shuffle(chunks_);
+  const auto chunk = static_cast<u32>(shuffle_.chunk);
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    order_[i] = chunks_[i / chunk] * chunk + static_cast<u32>(i % chunk);
+  }
 }
 
 Expected<EvalReader> EvalReader::create(std::vector<TokenFile> files, const BatchOptions& options) {
-  WYCH_TRY(Instances instances, Instances::create(std::move(files), options));
+  WYCH_TRY(Instances instances, Instances::create(whole_files(std::move(files)), options));
   return EvalReader(std::move(instances));
 }
 

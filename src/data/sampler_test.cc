@@ -38,6 +38,12 @@ BatchOptions options_of(i64 sequence_length, i64 sequences) {
   return options;
 }
 
+Expected<Sampler> make_sampler(std::vector<TokenFile> files, const BatchOptions& options, u64 seed,
+                               i64 chunk = 1) {
+  WYCH_TRY(Instances instances, Instances::create(whole_files(std::move(files)), options));
+  return Sampler::create(std::move(instances), {.seed = seed, .chunk = chunk});
+}
+
 // The first token of each row: in a counting file it tells the instance.
 std::vector<i32> first_tokens(const Batch& batch, i64 sequence_length) {
   std::vector<i32> result;
@@ -49,7 +55,8 @@ std::vector<i32> first_tokens(const Batch& batch, i64 sequence_length) {
 
 TEST(Instances, CutsEachFileByItselfAndCountsTheTails) {
   const TestFolder folder;
-  const Instances instances = Instances::create(counting_files(folder, {10, 3, 9}), options_of(4, 1)).value();
+  const Instances instances =
+      Instances::create(whole_files(counting_files(folder, {10, 3, 9})), options_of(4, 1)).value();
   EXPECT_EQ(instances.count(), 2 + 0 + 2);
   EXPECT_EQ(instances.tokens_dropped(), 2 + 3 + 1);
   Batch batch;
@@ -63,27 +70,9 @@ TEST(Instances, CutsEachFileByItselfAndCountsTheTails) {
   }
 }
 
-TEST(Instances, MarksWhereEachTokensDocumentStarts) {
-  const TestFolder folder;
-  const std::vector<i32> tokens = {1, kEos, 2, 3, kEos, kEos, 4, 5};
-  (void)write_token_file(folder.path("a"), TokenType::kU16, tokens).value();
-  for (const bool masked : {true, false}) {
-    std::vector<TokenFile> files;
-    files.push_back(TokenFile::open(folder.path("a"), TokenType::kU16).value());
-    BatchOptions options = options_of(8, 1);
-    options.document_mask = masked;
-    const Instances instances = Instances::create(std::move(files), options).value();
-    Batch batch;
-    instances.shape(batch);
-    instances.fill_row(0, 0, batch).value();
-    EXPECT_EQ(batch.document_start,
-              masked ? (std::vector<i32>{0, 0, 2, 2, 2, 5, 6, 6}) : std::vector<i32>(8, 0));
-  }
-}
-
 TEST(Instances, RefusesFilesWithoutOneInstance) {
   const TestFolder folder;
-  const auto result = Instances::create(counting_files(folder, {3, 3}), options_of(4, 1));
+  const auto result = Instances::create(whole_files(counting_files(folder, {3, 3})), options_of(4, 1));
   ASSERT_FALSE(result.has_value());
   EXPECT_NE(result.error().text().find("2 file(s) with 6 tokens do not hold one sequence of 4"),
             std::string::npos);
@@ -92,7 +81,7 @@ TEST(Instances, RefusesFilesWithoutOneInstance) {
 // numpy: Generator(PCG64(34521 + 1)).shuffle(arange(10, dtype=uint32)) is 5 9 8 4 0 6 1 2 7 3.
 TEST(Sampler, ReadsInNumpysOrder) {
   const TestFolder folder;
-  Sampler sampler = Sampler::create(counting_files(folder, {20, 20}), options_of(4, 3), 34521).value();
+  Sampler sampler = make_sampler(counting_files(folder, {20, 20}), options_of(4, 3), 34521).value();
   EXPECT_EQ(sampler.batches_per_epoch(), 3);
   const std::vector<i32> order = {5, 9, 8, 4, 0, 6, 1, 2, 7};
   Batch batch;
@@ -107,8 +96,8 @@ TEST(Sampler, ReadsInNumpysOrder) {
 
 TEST(Sampler, IsAFunctionOfThePositionAlone) {
   const TestFolder folder;
-  Sampler forward = Sampler::create(counting_files(folder, {200}), options_of(4, 6), 1).value();
-  Sampler jumping = Sampler::create(counting_files(folder, {200}), options_of(4, 6), 1).value();
+  Sampler forward = make_sampler(counting_files(folder, {200}), options_of(4, 6), 1).value();
+  Sampler jumping = make_sampler(counting_files(folder, {200}), options_of(4, 6), 1).value();
   Batch expected;
   Batch actual;
   DataPosition position;
@@ -127,7 +116,7 @@ TEST(Sampler, IsAFunctionOfThePositionAlone) {
 
 TEST(Sampler, ReadsEachInstanceAtMostOnceAnEpochAndShufflesAnew) {
   const TestFolder folder;
-  Sampler sampler = Sampler::create(counting_files(folder, {100}), options_of(4, 4), 9).value();
+  Sampler sampler = make_sampler(counting_files(folder, {100}), options_of(4, 4), 9).value();
   ASSERT_EQ(sampler.batches_per_epoch(), 6);  // 25 instances: one is left out
   Batch batch;
   std::vector<i32> epochs[2];
@@ -145,7 +134,7 @@ TEST(Sampler, ReadsEachInstanceAtMostOnceAnEpochAndShufflesAnew) {
 
 TEST(Sampler, DealsSequencesToShardsInTurn) {
   const TestFolder folder;
-  Sampler whole = Sampler::create(counting_files(folder, {200}), options_of(4, 6), 5).value();
+  Sampler whole = make_sampler(counting_files(folder, {200}), options_of(4, 6), 5).value();
   Batch all;
   whole.fill(whole.position_of_step(2), all).value();
   const auto expected = first_tokens(all, 4);
@@ -153,7 +142,7 @@ TEST(Sampler, DealsSequencesToShardsInTurn) {
     BatchOptions options = options_of(4, 6);
     options.shard = shard;
     options.num_shards = 3;
-    Sampler part = Sampler::create(counting_files(folder, {200}), options, 5).value();
+    Sampler part = make_sampler(counting_files(folder, {200}), options, 5).value();
     Batch batch;
     part.fill(part.position_of_step(2), batch).value();
     const auto rows = first_tokens(batch, 4);
@@ -166,8 +155,8 @@ TEST(Sampler, DealsSequencesToShardsInTurn) {
 // A checkpoint after two batches of 6, resumed with batches of 4: the instances go on where they stopped.
 TEST(Sampler, GoesOnWithAnotherBatchSize) {
   const TestFolder folder;
-  Sampler six = Sampler::create(counting_files(folder, {100}), options_of(4, 6), 3).value();
-  Sampler four = Sampler::create(counting_files(folder, {100}), options_of(4, 4), 3).value();
+  Sampler six = make_sampler(counting_files(folder, {100}), options_of(4, 6), 3).value();
+  Sampler four = make_sampler(counting_files(folder, {100}), options_of(4, 4), 3).value();
   std::vector<i32> seen;
   Batch batch;
   DataPosition position;
@@ -192,9 +181,93 @@ TEST(Sampler, GoesOnWithAnotherBatchSize) {
   EXPECT_EQ(position, (DataPosition{2, 4}));
 }
 
+// numpy: arange(23 // 4) shuffled by Generator(PCG64(34521 + 1)) is 0 1 2 4 3; the last three instances are
+// in no chunk.
+TEST(Sampler, ShufflesChunksLikeNumpy) {
+  const TestFolder folder;
+  Sampler sampler = make_sampler(counting_files(folder, {92}), options_of(4, 5), 34521, 4).value();
+  EXPECT_EQ(sampler.epoch_instances(), 20);
+  ASSERT_EQ(sampler.batches_per_epoch(), 4);
+  const std::vector<i32> order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 12, 13, 14, 15};
+  Batch batch;
+  std::vector<i32> read;
+  for (i64 step = 0; step < 4; ++step) {
+    sampler.fill(sampler.position_of_step(step), batch).value();
+    for (const i32 first : first_tokens(batch, 4)) {
+      read.push_back(first / 4);
+    }
+  }
+  EXPECT_EQ(read, order);
+}
+
+// A run stopped after any number of steps, and another sampler that knows the position only, go on to the end
+// through three epochs exactly as the run that was not stopped.
+TEST(Sampler, ResumesAtEveryStepAsIfNothingHadHappened) {
+  const TestFolder folder;
+  constexpr i64 kSteps = 15;
+  std::vector<std::vector<i32>> whole;
+  std::vector<DataPosition> positions;
+  {
+    Sampler sampler = make_sampler(counting_files(folder, {67, 30}), options_of(4, 4), 17).value();
+    ASSERT_EQ(sampler.batches_per_epoch(), 5);
+    Batch batch;
+    DataPosition position;
+    for (i64 step = 0; step < kSteps; ++step) {
+      positions.push_back(position);
+      sampler.fill(position, batch).value();
+      whole.push_back(batch.tokens);
+      position = sampler.after(position);
+    }
+  }
+  for (i64 stopped = 0; stopped < kSteps; ++stopped) {
+    Sampler resumed = make_sampler(counting_files(folder, {67, 30}), options_of(4, 4), 17).value();
+    DataPosition position = positions[static_cast<std::size_t>(stopped)];
+    EXPECT_EQ(position, resumed.position_of_step(stopped));
+    Batch batch;
+    for (i64 step = stopped; step < kSteps; ++step) {
+      resumed.fill(position, batch).value();
+      ASSERT_EQ(batch.tokens, whole[static_cast<std::size_t>(step)]) << "stopped at " << stopped;
+      position = resumed.after(position);
+    }
+  }
+}
+
+// Wherever a run with batches of 4 stops and goes on with batches of 6 or 2: within the epoch the instances
+// are those of the uninterrupted order, none twice, none left out but the last incomplete batch.
+TEST(Sampler, ReadsOnInOrderAfterAnyChangeOfTheBatch) {
+  const TestFolder folder;
+  Sampler ones = make_sampler(counting_files(folder, {100}), options_of(4, 1), 3).value();
+  std::vector<i32> order;
+  Batch batch;
+  for (i64 i = 0; i < 25; ++i) {
+    ones.fill({1, i}, batch).value();
+    order.push_back(batch.tokens[0]);
+  }
+  for (const i64 after : {6, 2}) {
+    for (i64 stopped = 0; stopped <= 6; ++stopped) {
+      Sampler before = make_sampler(counting_files(folder, {100}), options_of(4, 4), 3).value();
+      Sampler changed = make_sampler(counting_files(folder, {100}), options_of(4, after), 3).value();
+      std::vector<i32> read;
+      DataPosition position;
+      for (i64 step = 0; position.epoch == 1; ++step) {
+        Sampler& sampler = step < stopped ? before : changed;
+        if (position.instance + sampler.instances().options().sequences_per_batch > 25) {
+          break;
+        }
+        sampler.fill(position, batch).value();
+        const std::vector<i32> first = first_tokens(batch, 4);
+        read.insert(read.end(), first.begin(), first.end());
+        position = sampler.after(position);
+      }
+      EXPECT_EQ(read, std::vector<i32>(order.begin(), order.begin() + std::ssize(read)));
+      EXPECT_GT(std::ssize(read), 25 - std::max<i64>(after, 4));
+    }
+  }
+}
+
 TEST(Sampler, KeepsTheBuffersOfABatch) {
   const TestFolder folder;
-  Sampler sampler = Sampler::create(counting_files(folder, {100}), options_of(4, 4), 9).value();
+  Sampler sampler = make_sampler(counting_files(folder, {100}), options_of(4, 4), 9).value();
   Batch batch;
   sampler.fill(sampler.position_of_step(0), batch).value();
   const i32* tokens = batch.tokens.data();
@@ -208,10 +281,10 @@ TEST(Sampler, KeepsTheBuffersOfABatch) {
 
 TEST(Sampler, RefusesAnEpochBelowOneBatchAndForeignIds) {
   const TestFolder folder;
-  EXPECT_FALSE(Sampler::create(counting_files(folder, {12}), options_of(4, 4), 0).has_value());
+  EXPECT_FALSE(make_sampler(counting_files(folder, {12}), options_of(4, 4), 0).has_value());
   BatchOptions options = options_of(4, 1);
   options.vocab_size = 100;
-  Sampler sampler = Sampler::create(counting_files(folder, {104}), options, 0).value();
+  Sampler sampler = make_sampler(counting_files(folder, {104}), options, 0).value();
   Batch batch;
   int failures = 0;
   for (i64 step = 0; step < sampler.batches_per_epoch(); ++step) {
@@ -224,7 +297,6 @@ TEST(EvalReader, ReadsInOrderAndPadsTheLastBatch) {
   const TestFolder folder;
   const EvalReader reader = EvalReader::create(counting_files(folder, {22}), options_of(4, 2)).value();
   EXPECT_EQ(reader.num_batches(), 3);
-  EXPECT_EQ(reader.num_targets(), 5 * 3);
   EXPECT_EQ(reader.instances().tokens_dropped(), 2);
   Batch batch;
   i64 targets = 0;
@@ -233,7 +305,7 @@ TEST(EvalReader, ReadsInOrderAndPadsTheLastBatch) {
     EXPECT_EQ(batch.tokens[0], 8 * index);
     targets += std::count_if(batch.targets.begin(), batch.targets.end(), [](i32 t) { return t >= 0; });
   }
-  EXPECT_EQ(targets, reader.num_targets());
+  EXPECT_EQ(targets, 5 * 3);
   EXPECT_EQ(std::vector<i32>(batch.tokens.begin() + 4, batch.tokens.end()), std::vector<i32>(4, kEos));
   EXPECT_EQ(std::vector<i32>(batch.targets.begin() + 4, batch.targets.end()),
             std::vector<i32>(4, kIgnoredTarget));

@@ -3,7 +3,6 @@
 #include "data/text_prepare.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/staged_folder.h"
 #include "data/bpe_trainer.h"
 #include "data/tokenizer.h"
 
@@ -209,96 +209,24 @@ Expected<std::optional<Dataset>> find_existing(const PrepareOptions& options, co
                {}};
 }
 
-Error filesystem_error(const std::string& path, std::string_view verb, const std::error_code& failure) {
-  return file_error(ErrorKind::kData, path, verb, failure.value());
-}
-
-// Puts the finished folder `made` where `folder` is or was.
-Expected<void> move_into_place(const std::string& made, const std::string& folder) {
-  const std::string old = made + ".old";
-  std::error_code failure;
-  const bool is_replacement = fs::exists(folder, failure);
-  if (is_replacement) {
-    fs::rename(folder, old, failure);
-    if (failure) {
-      return filesystem_error(folder, "move aside", failure);
-    }
-  }
-  fs::rename(made, folder, failure);
-  if (failure) {
-    return filesystem_error(folder, "rename", failure);
-  }
-  if (is_replacement) {
-    fs::remove_all(old, failure);
-  }
-  const std::string parent = fs::path(folder).parent_path().string();
-  return sync_directory(parent.empty() ? "." : parent, ErrorKind::kData);
-}
-
-std::string readable(std::string_view text) {
-  std::string line;
-  for (const char byte : text) {
-    line += byte == '\n' ? "\n    " : std::string(1, byte);
-  }
-  return line;
-}
-
 }  // namespace
 
 Expected<PrepareReport> prepare_laptop_data(const PrepareOptions& options, ThreadPool& pool,
                                             FunctionRef<void(std::string_view)> progress) {
   WYCH_TRY_VOID(check_options(options));
-  std::string folder = fs::path(options.folder).lexically_normal().string();
-  if (folder.size() > 1 && folder.ends_with('/')) {
-    folder.pop_back();
-  }
+  const std::string folder = plain_folder_name(options.folder);
   WYCH_TRY(std::optional<Dataset> existing, find_existing(options, folder));
   if (existing) {
     progress(fmt::format("{} is ready", folder));
     return PrepareReport{std::move(*existing), true};
   }
-  const std::string partial = fmt::format("{}.partial-{}", folder, getpid());
   std::error_code failure;
-  fs::create_directories(partial, failure);
-  if (failure) {
-    return filesystem_error(partial, "create", failure);
-  }
-  Expected<Dataset> dataset = build(options, partial, pool, progress);
-  Expected<void> moved = dataset ? move_into_place(partial, folder) : Expected<void>(dataset.error());
-  if (!moved) {
-    fs::remove_all(partial, failure);
-    return std::move(moved).error();
-  }
-  dataset->folder = folder;
-  return PrepareReport{std::move(dataset).value(), false};
-}
-
-Expected<std::string> inspect_dataset(const std::string& folder) {
-  constexpr i64 kShownTokens = 60;
-  WYCH_TRY(const Dataset dataset, load_dataset(folder));
-  WYCH_TRY(const Tokenizer tokenizer, Tokenizer::load(fmt::format("{}/{}", folder, dataset.tokenizer)));
-  std::string text =
-      fmt::format("{}: {}\n{} ids of a vocabulary of {}, end-of-text {}\n\n", folder, dataset.recipe,
-                  token_type_name(dataset.type), dataset.vocab_size, dataset.eos_id);
-  text += fmt::format("{:<12} {:<6} {:>9} {:>12} {:>12} {:>11}\n", "domain", "split", "documents", "tokens",
-                      "bytes", "bytes/token");
-  std::string beginnings;
-  for (const DatasetFile& entry : dataset.files) {
-    WYCH_TRY(const TokenFile file, open_file(dataset, entry, /*verify=*/true));
-    text += fmt::format("{:<12} {:<6} {:>9} {:>12} {:>12} {:>11.3f}\n", entry.domain, split_name(entry.split),
-                        entry.documents, entry.tokens, entry.text_bytes,
-                        static_cast<double>(entry.text_bytes) / static_cast<double>(entry.tokens));
-    std::vector<i32> tokens(static_cast<std::size_t>(entry.tokens));
-    WYCH_TRY_VOID(file.read(0, dataset.vocab_size, tokens));
-    tokens.resize(static_cast<std::size_t>(std::min(kShownTokens, entry.tokens)));
-    const auto end = std::find(tokens.begin(), tokens.end(), dataset.eos_id);
-    const std::string first = tokenizer.decode(std::span(tokens.begin(), end));
-    beginnings += fmt::format("\n{} ({}):\n    {}\n", entry.domain, split_name(entry.split), readable(first));
-  }
-  for (const DatasetDomain& domain : dataset.domains) {
-    text += fmt::format("\n{}: {}", domain.name, domain.licence);
-  }
-  return text + "\n" + beginnings;
+  fs::create_directories(fs::absolute(folder).parent_path(), failure);  // a failure shows in what follows
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(folder, ErrorKind::kData));
+  WYCH_TRY(Dataset dataset, build(options, staged.path(), pool, progress));
+  WYCH_TRY_VOID(staged.publish());
+  dataset.folder = folder;
+  return PrepareReport{std::move(dataset), false};
 }
 
 }  // namespace wych::data

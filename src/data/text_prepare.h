@@ -40,8 +40,4 @@ struct PrepareReport {
 Expected<PrepareReport> prepare_laptop_data(const PrepareOptions& options, ThreadPool& pool,
                                             FunctionRef<void(std::string_view)> progress);
 
-// A text for people about a dataset's folder: per file domain, split, documents, tokens, bytes per token; the
-// beginning of each. Checks the hashes and every id on the way.
-Expected<std::string> inspect_dataset(const std::string& folder);
-
 }  // namespace wych::data

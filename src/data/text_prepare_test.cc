@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "data/inspect.h"
 #include "data/test_folder.h"
 #include "data/tokenizer.h"
 
@@ -69,7 +70,7 @@ TEST_F(TextPrepareTest, WritesADatasetThatDecodesToItsTexts) {
   for (const DatasetFile& entry : dataset.files) {
     const auto files = open_split(dataset, entry.split, entry.domain, true).value();
     std::vector<i32> tokens(static_cast<std::size_t>(entry.tokens));
-    files.front().read(0, dataset.vocab_size, tokens).value();
+    files.front().tokens.read(0, dataset.vocab_size, tokens).value();
     EXPECT_EQ(tokens.back(), dataset.eos_id);
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), dataset.eos_id), entry.documents);
     EXPECT_EQ(static_cast<i64>(tokenizer.decode(tokens).size()), entry.text_bytes);

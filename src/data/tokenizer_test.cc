@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/file.h"
 #include "data/bpe_trainer.h"
+#include "data/cpu_seconds.h"
 #include "data/test_folder.h"
 
 namespace wych::data {
@@ -57,6 +59,21 @@ TEST(Tokenizer, NeverMakesEndOfTextFromText) {
   }
 }
 
+TEST(Tokenizer, MakesEndOfTextFromTextWhenAsked) {
+  const Tokenizer tokenizer = Tokenizer::load(kFile).value();
+  std::vector<i32> expected = tokenizer.encode("a");
+  expected.push_back(tokenizer.eos_id());
+  EXPECT_EQ(tokenizer.encode(std::string("a") + std::string(kEndOfText), SpecialText::kToken), expected);
+}
+
+TEST(Tokenizer, HasABuiltInByteTokenizer) {
+  const Tokenizer tokenizer = Tokenizer::load("byte").value();
+  EXPECT_EQ(tokenizer.vocab_size(), 257);
+  EXPECT_EQ(tokenizer.eos_id(), 256);
+  EXPECT_EQ(tokenizer.encode("a \xff"), (std::vector<i32>{97, 32, 255}));
+  EXPECT_EQ(tokenizer.decode(std::vector<i32>{97, 256, 32, 255}), "a \xff");
+}
+
 TEST(Tokenizer, DecodesEndOfTextAndForeignIdsToNothing) {
   const Tokenizer tokenizer = Tokenizer::load(kFile).value();
   std::vector<i32> ids = tokenizer.encode("the");
@@ -64,13 +81,42 @@ TEST(Tokenizer, DecodesEndOfTextAndForeignIdsToNothing) {
   EXPECT_EQ(tokenizer.decode(ids), "the");
 }
 
-TEST(Tokenizer, EncodesALongPieceInReasonableTime) {
-  const Tokenizer tokenizer = Tokenizer::load(kFile).value();
-  std::string text;
-  for (int i = 0; i < 100000; ++i) {
-    text += "the"[i % 3];
+// A megabyte each; anything quadratic would take minutes to hours.
+TEST(Tokenizer, TakesLinearTimeForHostileText) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20U;
+  std::string words;
+  std::string marks;
+  std::string alternating;
+  while (words.size() < kBytes) {
+    words += "the"[words.size() % 3];
+    marks += "\u0301\u0316";
+    alternating += "A\u4e2d";
   }
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+  const std::string texts[] = {words,
+                               marks,
+                               alternating,
+                               std::string(kBytes, ' '),
+                               std::string(kBytes, ' ') + "x",
+                               std::string(kBytes, '\n') + " x",
+                               std::string(kBytes, '7'),
+                               std::string(kBytes, 'A'),
+                               std::string(kBytes, '\''),
+                               std::string(kBytes, '<'),
+                               std::string(kBytes, '\xff')};
+  std::vector<Tokenizer> tokenizers;
+  for (const char* file : {"neox.json", "deepseek.json", "o200k_base.tiktoken"}) {
+    tokenizers.push_back(Tokenizer::load(std::string("tests/data/tokenizer/") + file).value());
+  }
+  for (const Tokenizer& tokenizer : tokenizers) {
+    for (const std::string& text : texts) {
+      const CpuSeconds spent;
+      const std::string back = tokenizer.decode(tokenizer.encode(text));
+      EXPECT_LT(spent(), 20) << text.substr(0, 9);
+      if (tokenizer.parts().normalizer.forms().empty()) {
+        EXPECT_EQ(back, text);
+      }
+    }
+  }
 }
 
 TEST(Tokenizer, EncodesManyTextsAsOneByOneOnAnyNumberOfThreads) {
@@ -113,13 +159,138 @@ TEST(TokenizerJson, ReadsMergesAsStringsAndAsPairs) {
   }
   const Tokenizer pairs = Tokenizer::load(kFile).value();
   const Tokenizer strings = Tokenizer::from_json(root.dump(), "test").value();
-  EXPECT_EQ(strings.to_json(), pairs.to_json());
+  ASSERT_EQ(strings.merges().size(), pairs.merges().size());
+  for (std::size_t i = 0; i < pairs.merges().size(); ++i) {
+    EXPECT_EQ(strings.merges()[i].left, pairs.merges()[i].left);
+    EXPECT_EQ(strings.merges()[i].right, pairs.merges()[i].right);
+    EXPECT_EQ(strings.merges()[i].result, pairs.merges()[i].result);
+  }
 }
 
 TEST(TokenizerJson, NamesTheFileThatIsMissing) {
   const auto missing = Tokenizer::load("tests/data/none.json");
   ASSERT_FALSE(missing.has_value());
   EXPECT_NE(missing.error().text().find("tests/data/none.json"), std::string::npos);
+}
+
+Json sequence(const std::vector<Json>& stages) { return {{"type", "Sequence"}, {"pretokenizers", stages}}; }
+
+Json split(const Json& regex, const char* behavior = "Isolated") {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", behavior}, {"invert", false}};
+}
+
+const Json kByteLevel = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+const Json kPrefixing = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}};
+
+Tokenizer changed_tokenizer(const std::function<void(Json&)>& change, const TokenizerOptions& options = {}) {
+  Json root = Json::parse(oracle_json());
+  change(root);
+  return Tokenizer::from_json(root.dump(), "changed", options).value();
+}
+
+// What the vectors of real vocabularies do not have; expectations are those of the package `tokenizers`.
+TEST(TokenizerJson, AddsASpaceBeforeEveryStretchOfText) {
+  const Tokenizer plain = Tokenizer::load(kFile).value();
+  const Tokenizer spaced =
+      changed_tokenizer([](Json& root) { root["pre_tokenizer"]["add_prefix_space"] = true; });
+  EXPECT_EQ(spaced.encode("the the"), plain.encode(" the the"));
+  EXPECT_EQ(spaced.encode(" the"), plain.encode(" the"));
+  EXPECT_TRUE(spaced.encode("").empty());
+  std::vector<i32> expected = plain.encode(" a");
+  expected.push_back(plain.eos_id());
+  for (const i32 id : plain.encode(" b")) {
+    expected.push_back(id);
+  }
+  EXPECT_EQ(spaced.encode("a<|endoftext|>b", SpecialText::kToken), expected);
+}
+
+TEST(TokenizerJson, PutsTheTemplatesTokensBeforeTheText) {
+  const auto with_template = [](Json single) {
+    return [single = std::move(single)](Json& root) {
+      root["added_tokens"].push_back({{"id", 450}, {"content", "<s>"}, {"special", true}});
+      root["post_processor"] = {
+          {"type", "Sequence"},
+          {"processors",
+           {{{"type", "ByteLevel"}, {"trim_offsets", true}},
+            {{"type", "TemplateProcessing"},
+             {"single", single},
+             {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {450}}, {"tokens", {"<s>"}}}}}}}}}};
+    };
+  };
+  const Json start = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
+  const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const Tokenizer tokenizer = changed_tokenizer(with_template({start, text}));
+  EXPECT_EQ(tokenizer.vocab_size(), 451);
+  std::vector<i32> expected = Tokenizer::load(kFile).value().encode("the");
+  expected.insert(expected.begin(), 450);
+  EXPECT_EQ(tokenizer.encode("the"), expected);
+  EXPECT_EQ(tokenizer.decode(expected), "the");
+  EXPECT_EQ(tokenizer.token(449), "");  // ids may have gaps
+  Json root = Json::parse(oracle_json());
+  with_template({text, start})(root);
+  const auto behind = Tokenizer::from_json(root.dump(), "file.json");
+  ASSERT_FALSE(behind.has_value());
+  EXPECT_NE(behind.error().text().find("post_processor.processors[1].single"), std::string::npos);
+}
+
+TEST(TokenizerJson, TakesWholePiecesThatIgnoreMerges) {
+  const auto ignore = [](Json& root) {
+    root["model"]["ignore_merges"] = true;
+    root["model"]["vocab"]["qqq"] = 400;
+  };
+  const Tokenizer tokenizer = changed_tokenizer(ignore);
+  EXPECT_EQ(tokenizer.encode("qqq"), std::vector<i32>{400});
+  EXPECT_NE(tokenizer.encode("qqqq"), std::vector<i32>{400});
+}
+
+TEST(TokenizerJson, CutsByEveryStageInTurn) {
+  const Json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const Tokenizer tokenizer = changed_tokenizer([&](Json& root) {
+    root["pre_tokenizer"] = sequence({split("th"), digits, kByteLevel});
+  });
+  const Tokenizer plain = changed_tokenizer([&](Json& root) { root["pre_tokenizer"] = kByteLevel; });
+  std::vector<i32> expected;
+  for (const char* piece : {"th", "e wa", "1", "2", "ters"}) {
+    for (const i32 id : plain.encode(piece)) {
+      expected.push_back(id);
+    }
+  }
+  EXPECT_EQ(tokenizer.encode("the wa12ters"), expected);
+}
+
+TEST(Tokenizer, FindsTheEndOfTextByOptionConfigOrName) {
+  const auto two_ends = [](Json& root) {
+    root["added_tokens"].push_back({{"id", 400}, {"content", "<|im_end|>"}, {"special", false}});
+  };
+  EXPECT_EQ(changed_tokenizer(two_ends).eos_id(), 0);
+  const Tokenizer asked =
+      changed_tokenizer(two_ends, {.end_of_text = "<|im_end|>", .pattern = {}, .special_tokens = {}});
+  EXPECT_EQ(asked.eos_id(), 400);
+  EXPECT_EQ(asked.token(400), "");  // it is special now
+  Json root = Json::parse(oracle_json());
+  two_ends(root);
+  const TestFolder folder;
+  const std::string file = folder.write("model/tokenizer.json", root.dump());
+  const auto configure = [&](const char* config) {
+    ASSERT_FALSE(folder.write("model/tokenizer_config.json", config).empty());
+  };
+  EXPECT_EQ(Tokenizer::load(folder.path("model")).value().eos_id(), 0);
+  for (const char* config :
+       {R"({"eos_token": "<|im_end|>"})", R"({"eos_token": {"content": "<|im_end|>"}})"}) {
+    configure(config);
+    EXPECT_EQ(Tokenizer::load(file).value().eos_id(), 400) << config;
+  }
+  for (const char* config : {R"({"eos_token": "<none>"})", R"({"eos_token": 7})", "[]", "{"}) {
+    configure(config);
+    EXPECT_FALSE(Tokenizer::load(file).has_value()) << config;
+  }
+  configure(R"({"eos_token": null})");
+  EXPECT_EQ(Tokenizer::load(file).value().eos_id(), 0);
+}
+
+TEST(Tokenizer, ReplacesBytesThatTheVocabularyLacks) {
+  const Tokenizer tokenizer = changed_tokenizer([](Json& root) { root["model"]["vocab"].erase("\u00ff"); });
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xff\xfe")), "a\ufffd\xfe");
 }
 
 // Each change would alter ids or break the tables; each must be refused with the key in the message.
@@ -131,29 +302,60 @@ TEST(TokenizerJson, NamesTheKeyThatIsNotSupported) {
     const char* named;
   };
   const Change changes[] = {
-      {"/normalizer", {{"type", "NFC"}}, "normalizer"},
+      {"/normalizer", {{"type", "Lowercase"}}, "normalizer"},
+      {"/normalizer", {{"type", "Sequence"}}, "normalizer"},
+      {"/normalizer", "NFC", "normalizer"},
+      {"/normalizer",
+       {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Strip"}}}}},
+       "normalizer.normalizers"},
       {"/truncation", {{"max_length", 3}}, "truncation"},
+      {"/padding", {{"strategy", "BatchLongest"}}, "padding"},
       {"/pre_tokenizer/type", "Whitespace", "pre_tokenizer"},
-      {"/pre_tokenizer/add_prefix_space", true, "pre_tokenizer"},
-      {"/pre_tokenizer/use_regex", false, "pre_tokenizer.use_regex"},
+      {"/pre_tokenizer/add_prefix_space", nullptr, "pre_tokenizer.add_prefix_space"},
+      {"/pre_tokenizer/use_regex", 1, "pre_tokenizer.use_regex"},
       {"/pre_tokenizer", nullptr, "pre_tokenizer"},
-      {"/post_processor/type", "TemplateProcessing", "post_processor.type"},
+      {"/pre_tokenizer", sequence({}), "pre_tokenizer.pretokenizers"},
+      {"/pre_tokenizer", sequence({split("a")}), "pre_tokenizer.pretokenizers[0]"},
+      {"/pre_tokenizer", sequence({kByteLevel, split("a")}), "pre_tokenizer.pretokenizers[0]"},
+      {"/pre_tokenizer", sequence({split("("), kByteLevel}), "pre_tokenizer.pretokenizers[0].pattern"},
+      {"/pre_tokenizer", sequence({split("\\h"), kByteLevel}), "pre_tokenizer.pretokenizers[0].pattern"},
+      {"/pre_tokenizer", sequence({split("a*"), kByteLevel}), "pre_tokenizer.pretokenizers[0].pattern"},
+      {"/pre_tokenizer", sequence({split(nullptr), kByteLevel}), "pre_tokenizer.pretokenizers[0].pattern"},
+      {"/pre_tokenizer", sequence({split("a", "Kept"), kByteLevel}),
+       "pre_tokenizer.pretokenizers[0].behavior"},
+      {"/pre_tokenizer", sequence({split("a"), kPrefixing}),
+       "pre_tokenizer.pretokenizers[1].add_prefix_space"},
+      {"/pre_tokenizer", sequence({{{"type", "Metaspace"}}, kByteLevel}), "pre_tokenizer.pretokenizers[0]"},
+      {"/post_processor", {{"type", "BertProcessing"}}, "post_processor"},
+      {"/post_processor",
+       {{"type", "TemplateProcessing"}, {"single", {{{"SpecialToken", {{"id", "x"}}}}}}},
+       "post_processor.single"},
       {"/decoder", nullptr, "decoder"},
       {"/added_tokens", Json::array(), "added_tokens"},
+      {"/added_tokens", "x", "added_tokens"},
       {"/added_tokens/0/content", "<s>", "added_tokens"},
+      {"/added_tokens/0/content", "", "added_tokens[0].content"},
       {"/added_tokens/0/id", 5, "added_tokens"},
+      {"/added_tokens/0/id", -1, "added_tokens[0].id"},
+      {"/added_tokens/0/id", 1 << 30, "added_tokens[0].id"},
+      {"/added_tokens/0/special", "yes", "added_tokens[0].special"},
+      {"/added_tokens/1", good["added_tokens"][0], "added_tokens[1]"},
+      {"/added_tokens/1", {{"content", "<x>"}, {"id", 7}, {"special", true}}, "added_tokens"},
       {"/model", nullptr, "model.type"},
       {"/model/type", "Unigram", "model.type"},
       {"/model/type", 3, "model.type"},
       {"/model/dropout", 0.1, "model.dropout"},
       {"/model/unk_token", "<unk>", "model.unk_token"},
       {"/model/continuing_subword_prefix", "##", "model.continuing_subword_prefix"},
+      {"/model/end_of_word_suffix", "</w>", "model.end_of_word_suffix"},
+      {"/model/fuse_unk", true, "model.fuse_unk"},
       {"/model/byte_fallback", true, "model.byte_fallback"},
-      {"/model/ignore_merges", true, "model.ignore_merges"},
+      {"/model/ignore_merges", "no", "model.ignore_merges"},
       {"/model/vocab", Json::array(), "model.vocab"},
       {"/model/vocab/a", 399, "model.vocab"},
       {"/model/vocab/a", -1, "model.vocab"},
       {"/model/vocab/a", "x", "model.vocab"},
+      {"/model/vocab/a", i64{1} << 40, "model.vocab"},
       {"/model/vocab/\u4f60", 400, "model.vocab"},
       {"/model/merges", "the", "model.merges"},
       {"/model/merges/0", "x", "model.merges"},

@@ -19,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kPointerHint =
+    "delete this file to go on from the newest checkpoint that is there, or name one with --resume";
+
 Error checkpoint_error(std::string where, std::string what, std::string hint = "") {
   return Error{ErrorKind::kCheckpoint, std::move(where), std::move(what), std::move(hint), {}};
 }
@@ -204,7 +207,8 @@ Expected<std::string> CheckpointReader::config_text() const {
   const std::string path = dir_ + "/" + std::string(kConfigFile);
   WYCH_TRY(std::string text, read_file(path, ErrorKind::kCheckpoint));
   if (hash_bytes(std::string_view(text)) != meta_.config_hash) {
-    return checkpoint_error(path, "was changed after the checkpoint was saved");
+    return checkpoint_error(path, "was changed after the checkpoint was saved",
+                            "put it back; settings of a run that goes on are changed on its command line");
   }
   return text;
 }
@@ -269,11 +273,30 @@ Expected<void> CheckpointReader::refuse_unknown(const std::function<bool(std::st
   return {};
 }
 
+std::vector<std::string> list_checkpoints(const std::string& run_dir) {
+  const std::string folder = run_dir + "/" + std::string(kFolder);
+  std::map<i64, std::string> by_step;
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
+    const std::string name = entry.path().filename().string();
+    const std::optional<i64> step = step_of(name);
+    if (step && fs::exists(entry.path() / std::string(kIndexFile), code)) {
+      by_step.emplace(*step, folder + "/" + name);
+    }
+  }
+  std::vector<std::string> paths;
+  for (auto& [step, path] : by_step) {
+    paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
 Expected<std::optional<std::string>> latest_checkpoint(const std::string& run_dir) {
   const std::string folder = run_dir + "/" + std::string(kFolder);
   const std::string pointer = folder + "/" + std::string(kLatestFile);
-  if (!fs::exists(pointer)) {
-    return std::optional<std::string>();
+  if (!fs::exists(pointer)) {  // the first save was killed before its last act, or somebody removed the file
+    const std::vector<std::string> complete = list_checkpoints(run_dir);
+    return complete.empty() ? std::optional<std::string>() : std::optional(complete.back());
   }
   WYCH_TRY(std::string name, read_file(pointer, ErrorKind::kCheckpoint));
   if (name.ends_with('\n')) {
@@ -281,11 +304,12 @@ Expected<std::optional<std::string>> latest_checkpoint(const std::string& run_di
   }
   if (!step_of(name)) {
     return checkpoint_error(pointer,
-                            fmt::format("holds {}, expected the name of a checkpoint", json_string(name)));
+                            fmt::format("holds {}, expected the name of a checkpoint", json_string(name)),
+                            std::string(kPointerHint));
   }
   if (!fs::exists(folder + "/" + name + "/" + std::string(kIndexFile))) {
     return checkpoint_error(pointer, fmt::format("names {}, which is not there or is incomplete", name),
-                            "name another checkpoint with --resume, or delete this file to start anew");
+                            std::string(kPointerHint));
   }
   return std::optional(folder + "/" + name);
 }

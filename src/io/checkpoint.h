@@ -1,7 +1,7 @@
 // Checkpoints: a folder RUN/checkpoints/stepNNNNNN of safetensors files with global tensors by name, the
 // config, and index.json, which lists every slice with its place and hash. `latest` names the last complete
 // one. Invariant: a checkpoint under its final name is complete and on the disk; a save that was killed
-// leaves at most a folder ending in ".tmp", which is never read and which the next save removes.
+// leaves at most a folder with ".tmp" in its name, which is never read and which the next save removes.
 #pragma once
 
 #include <functional>
@@ -48,8 +48,11 @@ struct CheckpointMeta {
                                                     std::span<const NamedTensor> tensors,
                                                     std::string_view config_text, i64 keep);
 
-// The folder `latest` names, or nullopt if the run has no checkpoint yet. Errors: `latest` is malformed or
-// names a checkpoint that is not there.
+// The complete checkpoints of a run by ascending step, without a look into them. Empty if there are none.
+[[nodiscard]] std::vector<std::string> list_checkpoints(const std::string& run_dir);
+
+// The folder `latest` names, or the one of the newest step if there is no such file, or nullopt if the run
+// has no checkpoint yet. Errors: `latest` is malformed or names a checkpoint that is not there.
 [[nodiscard]] Expected<std::optional<std::string>> latest_checkpoint(const std::string& run_dir);
 
 // The checkpoint folder meant by `dir`: itself, or the latest one of a run folder. Errors: neither.

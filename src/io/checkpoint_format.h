@@ -13,7 +13,7 @@ inline constexpr std::string_view kFolder = "checkpoints";
 inline constexpr std::string_view kLatestFile = "latest";
 inline constexpr std::string_view kIndexFile = "index.json";
 inline constexpr std::string_view kConfigFile = "config.toml";
-inline constexpr std::string_view kTemporarySuffix = ".tmp";
+inline constexpr std::string_view kTemporarySuffix = ".tmp";  // with a number: StagedFolder's
 inline constexpr std::string_view kFormatName = "wych checkpoint";
 inline constexpr i64 kFormatVersion = 1;
 // The index ends in this, the quoted hash of everything before it, "}" and a line break.

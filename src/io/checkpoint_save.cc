@@ -11,11 +11,11 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/staged_folder.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_format.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "io/staged_folder.h"
 
 namespace wych::io {
 namespace {
@@ -96,7 +96,8 @@ void remove_temporaries(const std::string& folder) {
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_directory(code) && name.starts_with("step") && name.ends_with(kTemporarySuffix)) {
+    if (entry.is_directory(code) && name.starts_with("step") &&
+        name.find(kTemporarySuffix) != std::string::npos) {
       fs::remove_all(entry.path(), code);
     }
   }
@@ -158,21 +159,16 @@ Expected<std::string> save_checkpoint(const std::string& run_dir, const Checkpoi
   WYCH_TRY_VOID(sync_directory(run_dir, ErrorKind::kCheckpoint));
   remove_temporaries(folder);
   const std::string final_name = folder + "/" + step_name(meta.step);
-  const std::string temporary = final_name + std::string(kTemporarySuffix);
-  fs::create_directory(temporary, code);
-  if (code) {
-    return system_error(temporary, "create", code);
-  }
+  // A save that fails gives its space back: on a full disk the rest of the run needs it.
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(final_name, ErrorKind::kCheckpoint));
   std::vector<std::string> lines;
   for (const TensorKind kind : {TensorKind::kModel, TensorKind::kOptimizer, TensorKind::kState}) {
-    WYCH_TRY_VOID(write_tensors(temporary, kind, tensors, lines));
+    WYCH_TRY_VOID(write_tensors(staged.path(), kind, tensors, lines));
   }
-  WYCH_TRY_VOID(write_synced(temporary + "/" + std::string(kConfigFile), config_text));
+  WYCH_TRY_VOID(write_synced(staged.path() + "/" + std::string(kConfigFile), config_text));
   WYCH_TRY_VOID(
-      write_synced(temporary + "/" + std::string(kIndexFile), index_text(meta, config_text, lines)));
-  WYCH_TRY_VOID(sync_directory(temporary, ErrorKind::kCheckpoint));
-  WYCH_TRY_VOID(publish_folder(temporary, final_name, ErrorKind::kCheckpoint));
-  WYCH_TRY_VOID(sync_directory(folder, ErrorKind::kCheckpoint));
+      write_synced(staged.path() + "/" + std::string(kIndexFile), index_text(meta, config_text, lines)));
+  WYCH_TRY_VOID(staged.publish());
   WYCH_TRY_VOID(write_file_atomic(folder + "/" + std::string(kLatestFile), step_name(meta.step) + "\n",
                                   ErrorKind::kCheckpoint));
   if (keep > 0) {

@@ -103,11 +103,22 @@ TEST_F(Checkpoint, KeepsTheNewestAndNeverTheLatestGoes) {
 
 TEST_F(Checkpoint, IgnoresAndRemovesWhatAKilledSaveLeft) {
   save(1);
-  fs::create_directories(run_ / "checkpoints/step000002.tmp");
-  write_bytes(run_ / "checkpoints/step000002.tmp/model.safetensors", "half");
+  fs::create_directories(run_ / "checkpoints/step000002.tmp123");
+  write_bytes(run_ / "checkpoints/step000002.tmp123/model.safetensors", "half");
   EXPECT_TRUE(latest_checkpoint(run_.path()).value()->ends_with("step000001"));
   save(3);
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step000001", "step000003"}));
+}
+
+TEST_F(Checkpoint, WithoutLatestTheNewestCompleteOneCounts) {
+  save(9);
+  save(10);
+  fs::remove(run_ / "checkpoints/latest");
+  fs::create_directories(run_ / "checkpoints/step000011");  // without an index
+  EXPECT_TRUE(latest_checkpoint(run_.path()).value()->ends_with("step000010"));
+  ASSERT_EQ(list_checkpoints(run_.path()).size(), 2U);
+  EXPECT_TRUE(list_checkpoints(run_.path()).front().ends_with("step000009"));
+  EXPECT_TRUE(list_checkpoints(run_ / "nothing").empty());
 }
 
 TEST_F(Checkpoint, ReplacesOneOfTheSameStep) {

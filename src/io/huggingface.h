@@ -96,6 +96,8 @@ class HfWeights {
 
  private:
   struct Folder;
+  static Expected<void> check_count(const Folder& folder, const config::ModelConfig& model,
+                                    ExpertNaming naming);
   static Expected<HfWeights> check(Folder folder, std::vector<WeightPiece> pieces);
 
   std::vector<SafetensorsFile> files_;

@@ -28,6 +28,11 @@ std::set<i64> windows_of(const ModelConfig& model) {
   return windows;
 }
 
+// max_position_embeddings of a stretched model.
+i64 yarn_positions(const YarnConfig& yarn) {
+  return static_cast<i64>(std::round(yarn.factor * static_cast<double>(yarn.original_length)));
+}
+
 std::optional<HfModel> closest_class(const ModelConfig& model) {
   const bool experts = model.moe.experts > 0;
   if (model.norm == NormPlacement::kPost && model.attention.qk_norm == QkNorm::kFull) {
@@ -90,9 +95,13 @@ void check_values(const ModelConfig& model, HfModel type, Refusals& refusals) {
   }
   refusals.require(!dense || model.moe.experts == 0 || type == HfModel::kQwen3Moe, "model.dense_layers",
                    fmt::format("makes some layers dense; all of {} have experts", name));
-  const double positions = attention.yarn.factor * static_cast<double>(attention.yarn.original_length);
-  refusals.require(positions == std::floor(positions), "model.attention.yarn.factor",
-                   fmt::format("times original_length is {}, not a whole number of positions", positions));
+  // The library takes the factor or this quotient, by its release: they must be the same.
+  const YarnConfig& yarn = attention.yarn;
+  const double quotient =
+      static_cast<double>(yarn_positions(yarn)) / static_cast<double>(std::max<i64>(yarn.original_length, 1));
+  refusals.require(!yarn.enabled() || quotient == yarn.factor, "model.attention.yarn.factor",
+                   fmt::format("is {}, which is no number of positions over original_length, {}", yarn.factor,
+                               yarn.original_length));
 }
 
 // Always with a point or an exponent: the library refuses an integer where it wants a real number.
@@ -240,8 +249,6 @@ Expected<HfModel> hf_model(const ModelConfig& model) {
 std::string hf_config_text(const ModelConfig& model, DType dtype, const HfTokenIds& ids) {
   const HfModel type = hf_model(model).value();
   const config::AttentionConfig& attention = model.attention;
-  const auto stretched =
-      static_cast<i64>(attention.yarn.factor * static_cast<double>(attention.yarn.original_length));
   const std::string_view dtype_text = dtype == DType::kBF16 ? "bfloat16" : "float32";
   Members members;
   members.raw("architectures", fmt::format("[\"{}\"]", hf_architecture(type)));
@@ -253,7 +260,8 @@ std::string hf_config_text(const ModelConfig& model, DType dtype, const HfTokenI
   members.add("num_hidden_layers", model.n_layers);
   members.add("num_attention_heads", attention.n_heads);
   members.add("num_key_value_heads", attention.n_kv_heads);
-  members.add("max_position_embeddings", attention.yarn.enabled() ? stretched : model.sequence_length);
+  members.add("max_position_embeddings",
+              attention.yarn.enabled() ? yarn_positions(attention.yarn) : model.sequence_length);
   members.add("hidden_act", std::string_view("silu"));
   members.add("attention_bias", false);
   members.add("attention_dropout", 0.0);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "config/schema.h"
 #include "config/validate.h"
 #include "io/error_list.h"
 #include "io/huggingface.h"
@@ -393,7 +394,7 @@ void read_class(HfModel type, Keys& keys, ModelConfig& model) {
   }
 }
 
-// The rules between keys that every config obeys.
+// The ranges and the rules between keys that every config obeys.
 void check_rules(ModelConfig& model, const std::string& path, std::vector<Error>& errors) {
   config::Config whole;
   whole.model = model;
@@ -401,6 +402,16 @@ void check_rules(ModelConfig& model, const std::string& path, std::vector<Error>
   config::Origins origins;
   config::resolve(whole, 0, origins);
   model = whole.model;
+  for (const config::Field& field : config::fields(whole)) {
+    const auto* real = std::get_if<double*>(&field.slot);
+    if (field.key.starts_with("model.") && real != nullptr && !field.range.contains(**real)) {
+      errors.push_back({ErrorKind::kData,
+                        fmt::format("{}: {}", path, field.key),
+                        fmt::format("is {}, expected {}", **real, field.range.text()),
+                        "",
+                        {}});
+    }
+  }
   for (const config::Problem& problem : config::validate(whole, 0, config::Purpose::kPlan)) {
     errors.push_back(
         {ErrorKind::kData, fmt::format("{}: {}", path, problem.keys.front()), problem.what, "", {}});

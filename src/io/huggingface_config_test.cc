@@ -80,6 +80,7 @@ TEST(HfConfig, RefusesByNameWhatIsNotSupported) {
          "rope_parameters: original_max_position_embeddings: is missing");
   refuse("\"rope_theta\": 10000.0,", "", "rope_parameters: rope_theta: is missing");
   refuse("\"rms_norm_eps\": 1e-06,", "", "rms_norm_eps: is missing");
+  refuse("\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": -1", "model.norm_eps: is -1, expected above 0");
   refuse("\"rope_type\": \"default\"", "\"partial_rotary_factor\": 0.5", "partial_rotary_factor: is 0.5");
   refuse("\"use_sliding_window\": false", "\"use_sliding_window\": true", "use_sliding_window: is true");
   refuse("\"use_cache\"", "\"quantization_config\": {}, \"use_cache\"",
@@ -184,6 +185,9 @@ TEST(HfConfig, WrittenConfigsReadBack) {
   model.attention.yarn.beta_fast = 16.5;
   model.attention.head_dim = 24;
   model.init_std = 1;
+  expect_back(model);
+  model.attention.yarn.factor = 49.0 / 32.0;
+  model.sequence_length = 49;
   expect_back(model);
   model.attention.window_pattern.clear();  // now an Olmo 2
   expect_back(model);

@@ -111,7 +111,28 @@ Expected<HfWeights> HfWeights::open(const std::string& dir, const ModelConfig& m
       }
     }
   }
+  WYCH_TRY_VOID(check_count(folder, model, naming));
   return check(std::move(folder), weight_pieces(model, naming));
+}
+
+// A config far beyond the files is refused before its tensors are listed, which could take hours.
+Expected<void> HfWeights::check_count(const Folder& folder, const ModelConfig& model, ExpertNaming naming) {
+  i64 expert_tensors = 0;  // at least
+  for (i64 layer = 0; layer < model.n_layers; ++layer) {
+    expert_tensors += model.is_dense_layer(layer) || naming == ExpertNaming::kStacked ? 1 : model.moe.experts;
+  }
+  i64 found = 0;
+  for (const SafetensorsFile& file : folder.files) {
+    found += std::ssize(file.tensors());
+  }
+  constexpr i64 kQuickToList = 1'000'000;
+  if (expert_tensors <= std::max(found, kQuickToList)) {
+    return {};
+  }
+  return data_error(folder.name + "/config.json",
+                    fmt::format("describes {} layers of {} experts; the files hold {} tensors",
+                                model.n_layers, model.moe.experts, found),
+                    "is it the config of these weights?");
 }
 
 Expected<HfWeights> HfWeights::check(std::vector<SafetensorsFile> files, std::vector<WeightPiece> pieces) {

@@ -24,12 +24,16 @@ Expected<i64> kept_bytes(const std::string& text, i64 resumed_step, const std::s
       break;  // torn by a kill
     }
     const std::string where = fmt::format("{}:{}", path, number);
-    WYCH_TRY(const Json line,
-             parse_json(std::string_view(text).substr(at, end - at), where, ErrorKind::kData));
-    const Json* step = line.find("step");
+    const std::string hint = "move the file away to go on without the metrics so far";
+    Expected<Json> line = parse_json(std::string_view(text).substr(at, end - at), where, ErrorKind::kData);
+    if (!line) {
+      Error error = std::move(line).error();
+      error.hint = hint;
+      return error;
+    }
+    const Json* step = line->find("step");
     if (step == nullptr || step->get<i64>() == nullptr) {
-      return Error{
-          ErrorKind::kData, where, "has no integer \"step\"", "is it a file of another program?", {}};
+      return Error{ErrorKind::kData, where, "has no integer \"step\"", hint, {}};
     }
     if (*step->get<i64>() > resumed_step) {
       break;

@@ -205,21 +205,24 @@ Expected<SafetensorsFile> SafetensorsFile::open(const std::string& path, ErrorKi
   return file;
 }
 
-Error SafetensorsFile::error(std::string_view name, std::string what) const {
-  return Error{kind_, name.empty() ? path_ : fmt::format("{}: {}", path_, name), std::move(what), "", {}};
+Error SafetensorsFile::error(std::string_view name, std::string what, std::string hint) const {
+  return Error{
+      kind_, name.empty() ? path_ : fmt::format("{}: {}", path_, name), std::move(what), std::move(hint), {}};
+}
+
+Error SafetensorsFile::damage(std::string_view name, std::string what) const {
+  return error(name, std::move(what), "the file is incomplete, damaged or of another format: fetch it again");
 }
 
 Expected<void> SafetensorsFile::parse() {
   const std::span<const std::byte> bytes = file_.bytes();
   const i64 size = static_cast<i64>(bytes.size());
   if (size < kPrefixBytes) {
-    return error("", fmt::format("has {} bytes, too few for a safetensors file", size));
+    return damage("", fmt::format("has {} bytes, too few for a safetensors file", size));
   }
   const u64 announced = load_at<u64>(bytes, 0);
   if (announced > static_cast<u64>(std::min(kMaxHeaderBytes, size - kPrefixBytes))) {
-    return error(
-        "", fmt::format("announces a header of {} bytes, but has {} in all; incomplete or not safetensors",
-                        announced, size));
+    return damage("", fmt::format("announces a header of {} bytes, but has {} in all", announced, size));
   }
   const i64 header_bytes = static_cast<i64>(announced);
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + kPrefixBytes,
@@ -227,7 +230,7 @@ Expected<void> SafetensorsFile::parse() {
   WYCH_TRY(const Json tree, parse_json(header, path_ + ": header", kind_));
   const Json::Object* object = tree.get<Json::Object>();
   if (object == nullptr) {
-    return error("", "header is " + tree.describe() + ", expected an object");
+    return damage("", "header is " + tree.describe() + ", expected an object");
   }
   const std::span<const std::byte> data =
       bytes.subspan(static_cast<std::size_t>(kPrefixBytes + header_bytes));
@@ -243,7 +246,7 @@ Expected<void> SafetensorsFile::parse() {
     TensorView view;
     view.name = name;
     if (std::string fault = parse_entry(entry, data, view); !fault.empty()) {
-      return error(name, std::move(fault));
+      return damage(name, std::move(fault));
     }
     tensors_.push_back(std::move(view));
   }
@@ -265,14 +268,14 @@ Expected<void> SafetensorsFile::check_layout(std::span<const std::byte> data) co
   const std::byte* end = data.data();
   for (const TensorView* view : placed) {
     if (view->bytes.data() != end) {
-      return error(view->name, fmt::format("begins {} bytes {} the end of the tensor before it",
-                                           std::abs(view->bytes.data() - end),
-                                           view->bytes.data() < end ? "before" : "behind"));
+      return damage(view->name, fmt::format("begins {} bytes {} the end of the tensor before it",
+                                            std::abs(view->bytes.data() - end),
+                                            view->bytes.data() < end ? "before" : "behind"));
     }
     end += view->bytes.size();
   }
   if (end != data.data() + data.size()) {
-    return error("", fmt::format("has {} bytes behind the last tensor", data.data() + data.size() - end));
+    return damage("", fmt::format("has {} bytes behind the last tensor", data.data() + data.size() - end));
   }
   return {};
 }

@@ -77,7 +77,9 @@ class SafetensorsFile {
   Expected<std::vector<T>> read(std::string_view name) const;
 
  private:
-  [[nodiscard]] Error error(std::string_view name, std::string what) const;
+  [[nodiscard]] Error error(std::string_view name, std::string what, std::string hint = "") const;
+  // The same of a file that cannot be trusted.
+  [[nodiscard]] Error damage(std::string_view name, std::string what) const;
   Expected<void> parse();
   // The tensors must cover `data` one after the other.
   [[nodiscard]] Expected<void> check_layout(std::span<const std::byte> data) const;

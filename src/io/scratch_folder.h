@@ -1,4 +1,4 @@
-// For tests only: a fresh folder under the system's temporary folder, removed with its content.
+// For tests only: a fresh folder under the system's temporary folder or another, removed with its content.
 #pragma once
 
 #include <cstdlib>
@@ -13,8 +13,8 @@ namespace wych::io {
 
 class ScratchFolder {
  public:
-  ScratchFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "wych_io_XXXXXX").string();
+  explicit ScratchFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    path_ = (parent / "wych_io_XXXXXX").string();
     WYCH_CHECK(mkdtemp(path_.data()) != nullptr, "cannot create {}", path_);
   }
   ~ScratchFolder() {

@@ -8,11 +8,11 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/staged_folder.h"
 #include "base/sticky_max.h"
 #include "config/schema.h"
 #include "data/tokenizer.h"
 #include "io/json.h"
-#include "io/staged_folder.h"
 #include "model/parameters.h"
 #include "train/engine.h"
 #include "train/model_source.h"
@@ -95,8 +95,9 @@ Expected<i64> write_hugging_face(const ModelSource& source, const ConvertRequest
   WYCH_TRY_VOID(copy_side_files(source, dir));
   const std::string tokenizer_config = dir + "/tokenizer_config.json";
   if (fs::exists(dir + "/tokenizer.json") && !fs::exists(tokenizer_config)) {
+    WYCH_TRY(const data::Tokenizer tokenizer, data::Tokenizer::load(dir + "/tokenizer.json"));
     io::JsonObject object;
-    object.add("tokenizer_class", "PreTrainedTokenizerFast").add("eos_token", data::kEndOfText);
+    object.add("tokenizer_class", "PreTrainedTokenizerFast").add("eos_token", tokenizer.end_of_text());
     object.add("model_max_length", source.config().model.sequence_length);
     WYCH_TRY_VOID(write_synced(tokenizer_config, object.text() + "\n"));
   }
@@ -210,7 +211,7 @@ Expected<Conversion> convert(const ConvertRequest& request, ThreadPool& pool) {
   if (hugging_face) {
     WYCH_TRY_VOID(io::hf_model(result.model));
   }
-  WYCH_TRY(io::StagedFolder staged, io::StagedFolder::create(name, ErrorKind::kData));
+  WYCH_TRY(StagedFolder staged, StagedFolder::create(name, ErrorKind::kData));
   WYCH_TRY(result.bytes, hugging_face ? write_hugging_face(source, request, staged.path())
                                       : write_wych(source, request, staged.path()));
   if (request.verify) {

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "config/load.h"
+#include "data/sampler.h"
 #include "data/token_file.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
@@ -25,9 +28,11 @@ Expected<config::Config> read_hugging_face_config(const std::string& dir) {
   return config;
 }
 
-Expected<void> load_hugging_face(Engine& engine, const std::string& dir, const config::ModelConfig& model) {
-  return receive_weights(
-      engine, [&](const io::FindDestination& find) { return io::load_hf_weights(dir, model, find); });
+Expected<void> read_weights(Engine& engine, const io::HfWeights& weights) {
+  return receive_weights(engine, [&](const io::FindDestination& find) {
+    weights.read_all(find);
+    return Expected<void>();
+  });
 }
 
 }  // namespace
@@ -37,6 +42,8 @@ Expected<config::Config> read_model_config(const std::string& dir) {
     return read_hugging_face_config(dir);
   }
   WYCH_TRY(const std::string checkpoint, io::find_checkpoint(dir));
+  WYCH_TRY(const io::CheckpointReader reader, io::CheckpointReader::open(checkpoint));
+  WYCH_TRY([[maybe_unused]] const std::string intact, reader.config_text());
   WYCH_TRY(config::Loaded loaded,
            config::load(checkpoint + "/config.toml", {}, {.purpose = config::Purpose::kPlan}));
   // The model runs on what is here, wherever it was trained.
@@ -54,10 +61,15 @@ Expected<config::Config> read_model_config(const std::string& dir) {
 Expected<LoadedModel> load_model(const std::string& dir, const ProgramRequest& request, ThreadPool& pool) {
   LoadedModel model;
   WYCH_TRY(model.config, read_model_config(dir));
-  WYCH_TRY(model.engine, Engine::create(model.config, request, pool));
   model.source = dir;
+  // The weights before the engine: a config that is not theirs may ask for more than there is memory.
+  std::optional<io::HfWeights> weights;
   if (is_hugging_face(dir)) {
-    WYCH_TRY_VOID(load_hugging_face(*model.engine, dir, model.config.model));
+    WYCH_TRY(weights, io::HfWeights::open(dir, model.config.model));
+  }
+  WYCH_TRY(model.engine, Engine::create(model.config, request, pool));
+  if (weights) {
+    WYCH_TRY_VOID(read_weights(*model.engine, *weights));
   } else {
     WYCH_TRY(model.source, io::find_checkpoint(dir));
     WYCH_TRY_VOID(load_weights(*model.engine, model.source));
@@ -89,14 +101,23 @@ Expected<data::Tokenizer> load_model_tokenizer(const std::string& dir, i64 vocab
 }
 
 Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
-                                       ThreadPool& pool) {
+                                       std::optional<data::TokenType> raw_type, ThreadPool& pool) {
   WYCH_TRY(const config::Config config, read_model_config(dir));
-  if (sequence == 0) {
+  // The file before the model: a sequence longer than the file may be longer than memory.
+  WYCH_TRY(data::TokenFile tokens, data::TokenFile::open(file, raw_type, config.model.vocab_size));
+  const bool other_rows = tokens.columns() > 0 && sequence > 0 && sequence != tokens.columns();
+  if (other_rows || tokens.columns() == 1) {
+    return Error{.kind = ErrorKind::kUsage,
+                 .where = file,
+                 .what = fmt::format("has rows of {} tokens, each an instance", tokens.columns()),
+                 .hint = tokens.columns() == 1 ? "give a file with longer rows" : "leave --seq out",
+                 .more = {}};
+  }
+  if (tokens.columns() > 0) {
+    sequence = tokens.columns();
+  } else if (sequence == 0) {
     sequence = config.model.sequence_length;
   }
-  // The file before the model: a sequence longer than the file may be longer than memory.
-  WYCH_TRY(data::TokenFile tokens,
-           data::TokenFile::open(file, data::token_type_for(config.model.vocab_size)));
   if (tokens.num_tokens() < sequence) {
     return Error{
         .kind = ErrorKind::kData,
@@ -123,6 +144,13 @@ Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string
     const Evaluation part = model.engine->evaluate(batch);
     sum.ce_sum += part.ce_sum;
     sum.targets += part.targets;
+  }
+  if (!std::isfinite(sum.ce_sum)) {
+    return Error{.kind = ErrorKind::kNonFinite,
+                 .where = model.source,
+                 .what = fmt::format("the loss of {} is not finite", file),
+                 .hint = "its weights are not, or make numbers too large for their type",
+                 .more = {}};
   }
   return FileEvaluation{.ce = sum.ce_sum / sum.targets,
                         .targets = static_cast<i64>(sum.targets),

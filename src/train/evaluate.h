@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/expected.h"
 #include "config/config.h"
+#include "data/token_format.h"
 #include "data/tokenizer.h"
 #include "train/engine.h"
 
@@ -18,7 +20,8 @@ struct LoadedModel {
   std::string source;              // the folder the weights came from
 };
 
-// The configuration of the model in a folder, without its weights. kCheckpoint if it is none of the three.
+// The configuration of the model in a folder, without its weights. kCheckpoint if it is none of the three, or
+// if a checkpoint's configuration is no longer the one it was saved with.
 Expected<config::Config> read_model_config(const std::string& dir);
 
 // Loads the weights into an engine with the requested programs.
@@ -33,9 +36,11 @@ struct FileEvaluation {
   i64 targets = 0;
   i64 dropped = 0;  // tokens in the tail
 };
-// The loss of a token file, cut to `sequence` tokens (0: the model's), its tail dropped and counted. kData if
-// the file is shorter than one sequence.
+// The loss of a token file of any format. One-dimensional: cut to `sequence` tokens (0: the model's), its
+// tail dropped and counted; two-dimensional: each row is an instance (another `sequence` is a kUsage error).
+// A file without a header has ids of `raw_type`, by default the smallest for the model's vocabulary. kData if
+// the file is shorter than one sequence, kNonFinite if the loss is not a finite number.
 Expected<FileEvaluation> evaluate_file(const std::string& dir, const std::string& file, i64 sequence,
-                                       ThreadPool& pool);
+                                       std::optional<data::TokenType> raw_type, ThreadPool& pool);
 
 }  // namespace wych::train

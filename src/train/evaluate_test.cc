@@ -43,13 +43,13 @@ TEST_F(Evaluate, RefusesASequenceThatIsLongerThanTheFile) {
   const std::string file = folder_ + "/tokens";
   std::ofstream(file, std::ios::binary) << std::string(2 * 30, '\0');
   ThreadPool pool(1);
-  const Expected<FileEvaluation> refused = evaluate_file(kModel, file, i64{1} << 24U, pool);
+  const Expected<FileEvaluation> refused = evaluate_file(kModel, file, i64{1} << 24U, std::nullopt, pool);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kData);
   EXPECT_NE(refused.error().text().find("has 30 tokens, fewer than one sequence of 16777216"),
             std::string::npos)
       << refused.error().text();
-  const Expected<FileEvaluation> accepted = evaluate_file(kModel, file, 10, pool);
+  const Expected<FileEvaluation> accepted = evaluate_file(kModel, file, 10, std::nullopt, pool);
   ASSERT_TRUE(accepted.has_value()) << accepted.error().text();
   EXPECT_EQ(accepted->targets, 27);
 }

@@ -1,11 +1,14 @@
 // One pass over the held-out text (final_evaluation.h): each domain by itself, so a row's domain is known.
 #include "train/final_evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
 #include "data/baselines.h"
+#include "data/dataset.h"
 #include "train/printable.h"
 
 namespace wych::train {
@@ -15,11 +18,15 @@ constexpr i64 kExcerptTokens = 96;              // of a domain's text that is sh
 constexpr i64 kFavouriteTokens = i64{1} << 17;  // of each domain that are counted for favourites
 constexpr std::size_t kMostFavourites = 8;      // per expert
 
-std::vector<std::string> printable_tokens(const data::Tokenizer& tokenizer, std::span<const i32> ids) {
+std::vector<std::string> printable_tokens(const data::Tokenizer* tokenizer, std::span<const i32> ids) {
   std::vector<std::string> tokens;
   for (const i32 id : ids) {
-    const bool is_text = 0 <= id && id < tokenizer.vocab_size() && id != tokenizer.eos_id();
-    tokens.push_back(is_text ? printable(tokenizer.token(id), LineBreaks::kKeep)
+    if (tokenizer == nullptr) {
+      tokens.push_back(fmt::format("{} ", id));
+      continue;
+    }
+    const bool is_text = 0 <= id && id < tokenizer->vocab_size() && id != tokenizer->eos_id();
+    tokens.push_back(is_text ? printable(tokenizer->token(id), LineBreaks::kKeep)
                              : std::string(data::kEndOfText));
   }
   return tokens;
@@ -46,7 +53,7 @@ class TokenCounts {
 
   // Adds a detailed layer's favourites, per expert the tokens that say most about it, and their information:
   // the sum over tokens and experts of n log(p(expert | token) / p(expert)), by which favourites are ranked.
-  void finish(std::size_t detail, const data::Tokenizer& tokenizer, RoutingRecord& out) const {
+  void finish(std::size_t detail, const data::Tokenizer* tokenizer, RoutingRecord& out) const {
     std::vector<double> of_expert(static_cast<std::size_t>(out.experts));
     std::unordered_map<i32, double> of_token;
     double sum = 0;
@@ -98,22 +105,24 @@ struct Sums {
 // The evaluation of one domain after the other.
 class HeldOut {
  public:
-  HeldOut(Engine& engine, const data::Dataset& dataset, const data::Tokenizer& tokenizer,
-          const data::BatchOptions& options, RoutingRecord& routing)
+  HeldOut(Engine& engine, const data::Instances& all, const data::Tokenizer* tokenizer,
+          RoutingRecord& routing)
       : engine_(engine),
-        dataset_(dataset),
+        all_(all),
         tokenizer_(tokenizer),
-        options_(options),
+        options_(all.options()),
         routing_(routing),
         tokens_(routing.detailed.size()) {}
 
   Expected<std::optional<Sums>> domain(const std::string& name, const data::Baselines& baselines) {
     std::optional<Sums> sums;
-    if (!has_sequence(name)) {
+    std::vector<data::InstanceRange> ranges = ranges_of(name);
+    if (ranges.empty()) {
       return sums;
     }
-    WYCH_TRY(std::vector<data::TokenFile> files, data::open_split(dataset_, data::Split::kValid, name));
-    WYCH_TRY(const data::EvalReader reader, data::EvalReader::create(std::move(files), options_));
+    data::Instances instances = all_;
+    instances.choose(std::move(ranges));
+    const data::EvalReader reader(std::move(instances));
     WYCH_TRY(const data::BaselineScores scores, baselines.score(reader));
     begin_domain(name);
     sums.emplace();
@@ -141,11 +150,15 @@ class HeldOut {
   }
 
  private:
-  [[nodiscard]] bool has_sequence(std::string_view domain) const {
-    return std::any_of(dataset_.files.begin(), dataset_.files.end(), [&](const data::DatasetFile& file) {
-      return file.split == data::Split::kValid && file.domain == domain &&
-             file.tokens >= options_.sequence_length;
-    });
+  // The domain's part of all instances.
+  [[nodiscard]] std::vector<data::InstanceRange> ranges_of(std::string_view domain) const {
+    std::vector<data::InstanceRange> ranges;
+    for (const data::InstanceRange& range : all_.ranges()) {
+      if (all_.files()[static_cast<std::size_t>(range.file)].domain == domain) {
+        ranges.push_back(range);
+      }
+    }
+    return ranges;
   }
 
   void begin_domain(const std::string& name) {
@@ -195,8 +208,8 @@ class HeldOut {
   }
 
   Engine& engine_;
-  const data::Dataset& dataset_;
-  const data::Tokenizer& tokenizer_;
+  const data::Instances& all_;
+  const data::Tokenizer* tokenizer_;
   const data::BatchOptions& options_;
   RoutingRecord& routing_;
   TokenCounts tokens_;
@@ -220,12 +233,8 @@ RoutingRecord empty_record(const config::ModelConfig& model, i64 step) {
   return routing;
 }
 
-DomainScore score_of(const Sums& sums, const data::Dataset& dataset, const std::string& name) {
-  const i64 text_bytes = dataset.text_bytes(data::Split::kValid, name);
-  const i64 tokens = dataset.num_tokens(data::Split::kValid, name);
-  const auto bits = [&](double nats) {
-    return text_bytes == 0 ? 0 : data::bits_per_byte(nats, tokens, text_bytes);
-  };
+DomainScore score_of(const Sums& sums, const data::Instances& held_out, const std::string& name) {
+  const auto bits = [&](double nats) { return held_out_bits(held_out, nats, name); };
   DomainScore score;
   score.name = name;
   score.targets = static_cast<i64>(sums.targets);
@@ -238,10 +247,19 @@ DomainScore score_of(const Sums& sums, const data::Dataset& dataset, const std::
   return score;
 }
 
-// The domains that have files, in the dataset's order.
-std::vector<std::string> domain_names(const data::Dataset& dataset) {
+void add_scores(io::JsonObject& object, const Scores& scores) {
+  object.add("ce", scores.ce)
+      .add("bits_per_byte", scores.bits_per_byte)
+      .add("bigram_ce", scores.bigram_ce)
+      .add("bigram_bits_per_byte", scores.bigram_bits_per_byte)
+      .add("unigram_ce", scores.unigram_ce)
+      .add("unigram_bits_per_byte", scores.unigram_bits_per_byte);
+}
+
+// The domains that have files, in the files' order.
+std::vector<std::string> domain_names(const data::Instances& held_out) {
   std::vector<std::string> names;
-  for (const data::DatasetFile& file : dataset.files) {
+  for (const data::InstanceFile& file : held_out.files()) {
     if (std::find(names.begin(), names.end(), file.domain) == names.end()) {
       names.push_back(file.domain);
     }
@@ -252,30 +270,59 @@ std::vector<std::string> domain_names(const data::Dataset& dataset) {
 }  // namespace
 
 Expected<FinalEvaluation> evaluate_held_out(Engine& engine, const config::ModelConfig& model,
-                                            const data::Dataset& dataset, const data::Tokenizer& tokenizer,
-                                            const data::BatchOptions& options, i64 step) {
+                                            std::span<const data::InstanceFile> train_files,
+                                            const data::Instances& held_out, const data::Tokenizer* tokenizer,
+                                            i64 step) {
   FinalEvaluation result;
   result.routing = empty_record(model, step);
-  WYCH_TRY(const std::vector<data::TokenFile> train_files, data::open_split(dataset, data::Split::kTrain));
   WYCH_TRY(const data::Baselines baselines, data::Baselines::train(train_files, model.vocab_size));
-  HeldOut held_out(engine, dataset, tokenizer, options, result.routing);
+  HeldOut evaluation(engine, held_out, tokenizer, result.routing);
   Sums all;
-  for (const std::string& name : domain_names(dataset)) {
-    WYCH_TRY(const std::optional<Sums> sums, held_out.domain(name, baselines));
+  for (const std::string& name : domain_names(held_out)) {
+    WYCH_TRY(const std::optional<Sums> sums, evaluation.domain(name, baselines));
     if (sums) {
-      result.domains.push_back(score_of(*sums, dataset, name));
+      result.domains.push_back(score_of(*sums, held_out, name));
       all = {all.ce + sums->ce, all.unigram + sums->unigram, all.bigram + sums->bigram,
              all.targets + sums->targets};
     }
   }
-  held_out.finish();
-  static_cast<Scores&>(result.report) = score_of(all, dataset, "");  // "": of every domain
+  evaluation.finish();
+  static_cast<Scores&>(result.report) = score_of(all, held_out, "");  // "": of every domain
   result.report.step = step;
   result.report.final = true;
   return result;
 }
 
-RoutedText route_text(Engine& engine, const data::Tokenizer& tokenizer, const data::BatchOptions& options,
+io::JsonObject scores_json(const FinalEvaluation& evaluation) {
+  std::string domains;
+  for (const DomainScore& domain : evaluation.domains) {
+    io::JsonObject object;
+    add_scores(object, domain);
+    object.add("name", domain.name).add("targets", domain.targets);
+    domains += (domains.empty() ? "" : ",") + object.text();
+  }
+  io::JsonObject all;
+  add_scores(all, evaluation.report);
+  all.add_raw("domains", "[" + domains + "]");
+  return all;
+}
+
+double held_out_bits(const data::Instances& held_out, double nats, std::string_view domain) {
+  i64 tokens = 0;
+  i64 text_bytes = 0;
+  for (const data::InstanceFile& file : held_out.files()) {
+    if (domain.empty() || file.domain == domain) {
+      if (file.text_bytes == 0) {
+        return 0;
+      }
+      tokens += file.tokens.num_tokens();
+      text_bytes += file.text_bytes;
+    }
+  }
+  return data::bits_per_byte(nats, tokens, text_bytes);
+}
+
+RoutedText route_text(Engine& engine, const data::Tokenizer* tokenizer, const data::BatchOptions& options,
                       const RoutingRecord& routing, std::string title, std::span<const i32> ids,
                       i64 num_given) {
   const auto sequence = static_cast<std::size_t>(options.sequence_length);

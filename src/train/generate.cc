@@ -19,7 +19,15 @@ class TokenSampler {
   TokenSampler(double temperature, u64 seed)
       : temperature_(temperature), stream_(random_stream(seed, 0, hash_bytes("generate"))) {}
 
-  i32 draw(const std::vector<float>& logits, i64 position) const {
+  // kNonFinite if a logit is not finite.
+  Expected<i32> draw(const std::vector<float>& logits, i64 position) const {
+    if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
+      return Error{.kind = ErrorKind::kNonFinite,
+                   .where = fmt::format("logits at position {}", position),
+                   .what = "are not all finite",
+                   .hint = "the weights are not, or make numbers too large for their type",
+                   .more = {}};
+    }
     const auto best = std::max_element(logits.begin(), logits.end());
     if (temperature_ == 0) {
       return static_cast<i32>(best - logits.begin());
@@ -98,7 +106,7 @@ Expected<std::string> generate(Engine& engine, const data::Tokenizer& tokenizer,
   std::size_t emitted = 0;
   i64 position = std::ssize(ids);
   for (i64 count = 0; count < options.max_new_tokens; ++count) {
-    const i32 token = sampler.draw(logits, position);
+    WYCH_TRY(const i32 token, sampler.draw(logits, position));
     if (token == tokenizer.eos_id()) {
       break;
     }

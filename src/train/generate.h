@@ -20,7 +20,8 @@ struct GenerateOptions {
 
 // Continues `prompt` (an empty one starts a document) and returns the continuation; `emit` receives it piece
 // by piece, in whole UTF-8 characters. Ends at end-of-text, after max_new_tokens, or when the engine's cache
-// is full. The engine must have generation programs. kUsage if the prompt leaves no room in the cache.
+// is full. The engine must have generation programs. kUsage if the prompt leaves no room in the cache,
+// kNonFinite if a logit is not a finite number.
 Expected<std::string> generate(Engine& engine, const data::Tokenizer& tokenizer, std::string_view prompt,
                                const GenerateOptions& options, FunctionRef<void(std::string_view)> emit);
 

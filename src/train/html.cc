@@ -1,3 +1,4 @@
+// Entities, and the base64 of RFC 4648 (html.h).
 #include "train/html.h"
 
 #include "base/types.h"

@@ -85,7 +85,9 @@ void JsonView::message(std::string_view text) {
 }
 
 void JsonView::print(std::string_view object) {
-  fmt::print(out_, "{}\n", object);
+  // Not fmt::print, which throws: a reader that is gone or a full disk behind it does not end a run.
+  (void)std::fwrite(object.data(), 1, object.size(), out_);
+  (void)std::fputc('\n', out_);
   std::fflush(out_);
 }
 

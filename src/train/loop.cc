@@ -1,12 +1,13 @@
 #include "train/loop.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
-#include "base/hash.h"
 #include "config/model_size.h"
 #include "config/schema.h"
 #include "data/dataset.h"
@@ -18,6 +19,7 @@
 #include "train/generate.h"
 #include "train/learning_rate.h"
 #include "train/report.h"
+#include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_request.h"
 #include "train/run_text.h"
@@ -29,59 +31,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The training and held-out text of a run.
-struct RunData {
-  data::Dataset dataset;
-  data::Sampler sampler;
-  data::EvalReader valid;
-  data::Tokenizer tokenizer;
-};
-
-// One "final_evaluation" event: the scores of all held-out text, and of each domain under "domains".
-io::JsonObject scores_json(const Scores& scores) {
-  return std::move(io::JsonObject()
-                       .add("ce", scores.ce)
-                       .add("bits_per_byte", scores.bits_per_byte)
-                       .add("bigram_ce", scores.bigram_ce)
-                       .add("bigram_bits_per_byte", scores.bigram_bits_per_byte)
-                       .add("unigram_ce", scores.unigram_ce)
-                       .add("unigram_bits_per_byte", scores.unigram_bits_per_byte));
-}
-
-io::JsonObject scores_json(const Scores& scores, std::span<const DomainScore> domains) {
-  std::string list;
-  for (const DomainScore& domain : domains) {
-    list += list.empty() ? "" : ",";
-    list += scores_json(domain).add("name", domain.name).add("targets", domain.targets).text();
-  }
-  return std::move(scores_json(scores).add_raw("domains", "[" + list + "]"));
-}
-
-Expected<RunData> open_data(const config::Config& config, i64 evaluation_sequences) {
-  WYCH_TRY(data::Dataset dataset, data::load_dataset(config.data.dir));
-  if (dataset.vocab_size > config.model.vocab_size) {
-    return Error{.kind = ErrorKind::kUsage,
-                 .where = "model.vocab_size",
-                 .what = fmt::format("{}, but the ids of {} go up to {}", config.model.vocab_size,
-                                     config.data.dir, dataset.vocab_size - 1),
-                 .hint = fmt::format("set --model.vocab_size={}", dataset.vocab_size),
-                 .more = {}};
-  }
-  data::BatchOptions options{.sequence_length = config.model.sequence_length,
-                             .sequences_per_batch = config.data.batch_sequences,
-                             .vocab_size = config.model.vocab_size,
-                             .eos_id = dataset.eos_id,
-                             .document_mask = config.data.document_mask};
-  WYCH_TRY(std::vector<data::TokenFile> train_files, data::open_split(dataset, data::Split::kTrain));
-  WYCH_TRY(data::Sampler sampler,
-           data::Sampler::create(std::move(train_files), options, static_cast<u64>(config.data.seed)));
-  options.sequences_per_batch = evaluation_sequences;
-  WYCH_TRY(std::vector<data::TokenFile> valid_files, data::open_split(dataset, data::Split::kValid));
-  WYCH_TRY(data::EvalReader valid, data::EvalReader::create(std::move(valid_files), options));
-  WYCH_TRY(data::Tokenizer tokenizer, data::Tokenizer::load(config.data.dir + "/" + dataset.tokenizer));
-  return RunData{std::move(dataset), std::move(sampler), std::move(valid), std::move(tokenizer)};
 }
 
 class TrainingRun {
@@ -98,6 +47,10 @@ class TrainingRun {
     WYCH_TRY(const FolderLock lock, RunFolder::lock(config_));
     Expected<RunEnd> end = train();
     if (folder_) {
+      if (!end) {
+        save_before(end.error());
+        record(end.error());
+      }
       report();
     } else {
       RunFolder::remove_unused(config_);
@@ -127,21 +80,29 @@ class TrainingRun {
 
   Expected<void> prepare(const std::optional<std::string>& resume) {
     const ProgramRequest request = run_request(config_);
-    WYCH_TRY(RunData data, open_data(config_, request.evaluation_sequences));
+    WYCH_TRY(RunData data, open_run_data(config_, request.evaluation_sequences));
     data_.emplace(std::move(data));
     WYCH_TRY_VOID(check_sample_prompt());
     WYCH_TRY(engine_, Engine::create(config_, request, pool_));
     if (resume) {
-      WYCH_TRY(progress_, load_run(*engine_, *resume));
+      Expected<RunProgress> loaded = load_run(*engine_, *resume);
+      if (!loaded) {
+        return RunFolder::with_remedy(std::move(loaded).error(), *resume, config_);
+      }
+      progress_ = *loaded;
       WYCH_TRY_VOID(check_data(*resume));
       first_step_ = progress_.step;
     } else {
       engine_->initialise(config_.run.seed);
     }
-    progress_.data_fingerprint = data_fingerprint();
-    WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), pool_.num_threads(), progress_.step));
+    progress_.data_fingerprint = data_->fingerprint;
+    WYCH_TRY(folder_, RunFolder::open(config_, engine_->programs(), pool_.num_threads(), progress_.step,
+                                      data_->tokenizer ? &*data_->tokenizer : nullptr));
     io::JsonObject details;
-    details.add("data_fingerprint", fmt::format("{:016x}", data_fingerprint()));
+    details.add("data_fingerprint", fmt::format("{:016x}", data_->fingerprint));
+    if (!data_->shares.empty()) {
+      details.add("data_shares", fmt::format("{}", fmt::join(data_->shares, "\n")));
+    }
     if (resume) {
       folder_->log().info("resumed from {} after step {}", *resume, progress_.step);
       WYCH_TRY_VOID(report_changes(*resume));
@@ -167,8 +128,11 @@ class TrainingRun {
 
   // Before the run rather than at the first sample.
   Expected<void> check_sample_prompt() const {
-    const i64 tokens = std::ssize(data_->tokenizer.encode(config_.log.sample_prompt));
-    if (config_.log.sample_interval == 0 || tokens < config_.model.sequence_length) {
+    if (config_.log.sample_interval == 0) {
+      return {};
+    }
+    const i64 tokens = std::ssize(data_->tokenizer->encode(config_.log.sample_prompt));
+    if (tokens < config_.model.sequence_length) {
       return {};
     }
     return Error{.kind = ErrorKind::kUsage,
@@ -179,26 +143,20 @@ class TrainingRun {
                  .more = {}};
   }
 
-  // What the order of training instances is a function of.
-  [[nodiscard]] u64 data_fingerprint() const {
-    return hash_bytes(fmt::format("{:016x} seed {} sequence {}",
-                                  data_->dataset.fingerprint(data::Split::kTrain), config_.data.seed,
-                                  config_.model.sequence_length));
-  }
-
   // A resumed run must find the data it began with, in the same order.
   Expected<void> check_data(const std::string& checkpoint) const {
-    if (progress_.data_fingerprint == data_fingerprint()) {
+    if (progress_.data_fingerprint == data_->fingerprint) {
       return {};
     }
     return Error{
         .kind = ErrorKind::kData,
-        .where = config_.data.dir,
-        .what = fmt::format(
-            "holds other training files than {} was trained on, or data.seed or model.sequence_length differ",
-            checkpoint),
+        .where = "data",
+        .what = fmt::format("{} was trained on other training files than {} now names, or in another order: "
+                            "data.seed, model.sequence_length, how sequences are made, or the mixture differ",
+                            checkpoint, config_.data.dir.empty() ? "[data]" : config_.data.dir),
         .hint =
-            "go on with the data and settings the run began with, or start a new run with another --run.dir",
+            "go on with the data and settings the run began with (a mixture's size is data.mixture_tokens in "
+            "the run's config.toml), or start a new run with another --run.dir",
         .more = {}};
   }
 
@@ -210,9 +168,7 @@ class TrainingRun {
     header.name = config_.run.name;
     header.dir = config_.run.dir;
     header.model = model_text(model);
-    header.data = fmt::format("{}: {:.2f} M training tokens, vocabulary {}", config_.data.dir,
-                              1e-6 * static_cast<double>(data_->dataset.num_tokens(data::Split::kTrain)),
-                              data_->dataset.vocab_size);
+    header.data = data_->description;
     header.active_parameters = counts.active;
     header.total_parameters = counts.total;
     header.active_non_embedding_parameters = counts.active - counts.embedding;
@@ -223,6 +179,12 @@ class TrainingRun {
     header.total_steps = last_step();
     header.batch_tokens = config::batch_tokens(config_);
     view_.header(header);
+    for (const std::string& share : data_->shares) {
+      say(share);
+    }
+    if (!data_->valid) {
+      say("no held-out text: the run is not evaluated");
+    }
   }
 
   Expected<void> one_step() {
@@ -231,6 +193,7 @@ class TrainingRun {
     StepTiming timing{.data_seconds = seconds_since(start)};
     result_ = engine_->step(batch_, schedule_.at(progress_.step));
     timing.seconds = seconds_since(start);
+    const RunProgress before = progress_;
     progress_.position = data_->sampler.after(progress_.position);
     ++progress_.step;
     progress_.tokens += config::batch_tokens(config_);
@@ -242,6 +205,10 @@ class TrainingRun {
     step_seconds_ =
         step_seconds_ == 0 ? timing.seconds : kSmoothing * step_seconds_ + (1 - kSmoothing) * timing.seconds;
     show_step();
+    if (Expected<void> targets = check_targets(result_.targets, "the batch"); !targets) {
+      progress_ = before;  // it changed no weight and does not count
+      return targets;
+    }
     return check_step();
   }
 
@@ -268,15 +235,22 @@ class TrainingRun {
     view_.step(report);
   }
 
+  // A mean over no targets is no number.
+  [[nodiscard]] Expected<void> check_targets(double targets, std::string_view what) const {
+    if (targets > 0) {
+      return {};
+    }
+    return Error{.kind = ErrorKind::kData,
+                 .where = fmt::format("step {}", progress_.step),
+                 .what = fmt::format("no token of {} has a target", what),
+                 .hint =
+                     "every document is one token long, or label masks leave nothing: look at the data with "
+                     "`wych data inspect`",
+                 .more = {}};
+  }
+
   // Whether the run may go on after this step's decision.
   Expected<void> check_step() {
-    if (result_.targets == 0) {
-      return Error{.kind = ErrorKind::kData,
-                   .where = fmt::format("step {}", progress_.step),
-                   .what = "the batch has no valid target",
-                   .hint = "check the label mask and the data",
-                   .more = {}};
-    }
     if (!result_.non_finite) {
       if (result_.skipped) {
         const std::string text =
@@ -313,7 +287,7 @@ class TrainingRun {
 
   Expected<void> after_step() {
     const bool last = progress_.step == last_step();
-    if (is_due(config_.log.eval_interval) && !last) {
+    if (data_->valid && is_due(config_.log.eval_interval) && !last) {
       WYCH_TRY_VOID(evaluate(config_.log.eval_batches));
     }
     if (is_due(config_.log.sample_interval) || (last && config_.log.sample_interval > 0)) {
@@ -329,28 +303,22 @@ class TrainingRun {
   // the microbatch.
   Expected<EvalReport> measure(i64 max_batches) {
     const i64 per_batch =
-        config_.data.batch_sequences / data_->valid.instances().options().sequences_per_batch;
-    const i64 available = data_->valid.num_batches();
+        config_.data.batch_sequences / data_->valid->instances().options().sequences_per_batch;
+    const i64 available = data_->valid->num_batches();
     const i64 num_batches = max_batches > 0 ? std::min(max_batches * per_batch, available) : available;
     Evaluation sum;
     for (i64 index = 0; index < num_batches; ++index) {
-      WYCH_TRY_VOID(data_->valid.fill(index, evaluation_batch_));
+      WYCH_TRY_VOID(data_->valid->fill(index, evaluation_batch_));
       const Evaluation part = engine_->evaluate(evaluation_batch_);
       sum.ce_sum += part.ce_sum;
       sum.targets += part.targets;
     }
+    WYCH_TRY_VOID(check_targets(sum.targets, "the held-out text"));
     EvalReport report;
     report.step = progress_.step;
     report.ce = sum.ce_sum / sum.targets;
-    report.bits_per_byte = bits(report.ce);
+    report.bits_per_byte = held_out_bits(data_->valid->instances(), report.ce);
     return report;
-  }
-
-  [[nodiscard]] double bits(double nats) const {
-    const i64 text_bytes = data_->dataset.text_bytes(data::Split::kValid);
-    return text_bytes == 0
-               ? 0
-               : data::bits_per_byte(nats, data_->dataset.num_tokens(data::Split::kValid), text_bytes);
   }
 
   Expected<void> evaluate(i64 max_batches) {
@@ -363,30 +331,34 @@ class TrainingRun {
   // The whole held-out text, beside what a unigram and a bigram reach on it, and where the routers send it.
   Expected<void> evaluate_finally() {
     const Clock::time_point start = Clock::now();
-    const data::BatchOptions& options = data_->valid.instances().options();
-    WYCH_TRY(FinalEvaluation final, evaluate_held_out(*engine_, config_.model, data_->dataset,
-                                                      data_->tokenizer, options, progress_.step));
+    const data::Instances& held_out = data_->valid->instances();
+    WYCH_TRY(FinalEvaluation final,
+             evaluate_held_out(*engine_, config_.model, data_->sampler.instances().files(), held_out,
+                               data_->tokenizer ? &*data_->tokenizer : nullptr, progress_.step));
+    const i64 targets =
+        std::accumulate(final.domains.begin(), final.domains.end(), i64{0},
+                        [](i64 sum, const DomainScore& score) { return sum + score.targets; });
+    WYCH_TRY_VOID(check_targets(static_cast<double>(targets), "the held-out text"));
     view_.evaluated(final.report);
-    WYCH_TRY_VOID(
-        folder_->write_event(progress_.step, "final_evaluation", scores_json(final.report, final.domains)));
+    WYCH_TRY_VOID(folder_->write_event(progress_.step, "final_evaluation", scores_json(final)));
     WYCH_TRY_VOID(folder_->write_evaluation(final.report, final.domains, seconds_since(start)));
     if (final.routing.empty()) {
       return {};
     }
     if (engine_->programs().prefill) {
-      WYCH_TRY_VOID(add_written_text(final.routing, options));
+      WYCH_TRY_VOID(add_written_text(final.routing, held_out.options()));
     }
     return write_routing(config_.run.dir, final.routing);
   }
 
   // What the model itself writes, as long as one sequence has room, with its routes: in front of the others.
   Expected<void> add_written_text(RoutingRecord& routing, const data::BatchOptions& options) {
-    std::vector<i32> ids = data_->tokenizer.encode(config_.log.sample_prompt);
+    std::vector<i32> ids = data_->tokenizer->encode(config_.log.sample_prompt);
     const i64 given = std::ssize(ids);
     WYCH_TRY(const std::string text, continuation(config_.model.sequence_length));
-    const std::vector<i32> written = data_->tokenizer.encode(text);
+    const std::vector<i32> written = data_->tokenizer->encode(text);
     ids.insert(ids.end(), written.begin(), written.end());
-    routing.texts.insert(routing.texts.begin(), route_text(*engine_, data_->tokenizer, options, routing,
+    routing.texts.insert(routing.texts.begin(), route_text(*engine_, &*data_->tokenizer, options, routing,
                                                            "what the model writes", ids, given));
     return {};
   }
@@ -395,7 +367,7 @@ class TrainingRun {
     const GenerateOptions options{.max_new_tokens = max_new_tokens,
                                   .temperature = 0.8,
                                   .seed = static_cast<u64>(config_.run.seed + progress_.step)};
-    return generate(*engine_, data_->tokenizer, config_.log.sample_prompt, options, [](std::string_view) {});
+    return generate(*engine_, *data_->tokenizer, config_.log.sample_prompt, options, [](std::string_view) {});
   }
 
   Expected<void> sample() {
@@ -435,7 +407,7 @@ class TrainingRun {
 
   Expected<RunEnd> finish() {
     const bool nothing_done = progress_.step == first_step_ && first_step_ > 0;
-    if (nothing_done && RunFolder::has_event(config_, "final_evaluation")) {
+    if (nothing_done && RunFolder::has_event(config_, "end")) {
       const bool stopped_hard = last_step() < schedule_.total;
       say(fmt::format(
           "nothing to do: the run is at step {} of {}; go on with a larger --run.{}, or start anew with "
@@ -449,10 +421,28 @@ class TrainingRun {
     if (config_.checkpoint.save_final && saved_step_ != progress_.step && !nothing_done) {
       WYCH_TRY_VOID(save());
     }
-    WYCH_TRY_VOID(evaluate_finally());
+    if (data_->valid) {
+      WYCH_TRY_VOID(evaluate_finally());
+    }
     WYCH_TRY_VOID(folder_->write_last_metrics(progress_.step));
     WYCH_TRY_VOID(folder_->write_event(progress_.step, "end"));
     return RunEnd::kFinished;
+  }
+
+  // Data that cannot be used, or a metrics file that cannot be written, does not take back the steps before.
+  void save_before(const Error& error) {
+    if (error.kind != ErrorKind::kData || progress_.step == first_step_ || saved_step_ == progress_.step) {
+      return;
+    }
+    if (const Expected<void> saved = save(); !saved) {
+      say("no checkpoint: " + saved.error().text());
+    }
+  }
+
+  // Why the run ended goes where the run is read. A disk that takes no line changes nothing about that.
+  void record(const Error& error) {
+    folder_->log().error("{}", error.text());
+    (void)folder_->write_event(progress_.step, "error", io::JsonObject().add("text", error.text()));
   }
 
   // A report that cannot be written does not change how the run ended.

@@ -38,7 +38,9 @@ void PlainView::sampled(i64 step, std::string_view prompt, std::string_view cont
 void PlainView::message(std::string_view text) { print(printable(text, LineBreaks::kKeep)); }
 
 void PlainView::print(std::string_view line) {
-  fmt::print(out_, "{}\n", line);
+  // Not fmt::print, which throws: a reader that is gone or a full disk behind it does not end a run.
+  (void)std::fwrite(line.data(), 1, line.size(), out_);
+  (void)std::fputc('\n', out_);
   std::fflush(out_);
 }
 

@@ -64,7 +64,7 @@ std::vector<passes::RecomputePolicy> recompute_policies(const config::Config& co
 }
 
 // What a configuration may ask for and this build does not have is refused by name, never ignored.
-Expected<void> check_supported(const config::Config& config) {
+Expected<void> check_supported(const config::Config& config, const ProgramRequest& request) {
   const auto missing = [](std::string_view key, std::string_view what, std::string_view hint) {
     return Error{.kind = ErrorKind::kUsage,
                  .where = std::string(key),
@@ -75,6 +75,13 @@ Expected<void> check_supported(const config::Config& config) {
   if (config.precision.compute == config::Compute::kBF16 && config.run.device != config::Device::kCuda) {
     return missing("precision.compute", "\"bf16\" is not available on the CPU",
                    "set precision.compute = \"f32\", or run.device = \"cuda\"");
+  }
+  const config::BalanceScope scope = config.model.moe.router.balance_loss.scope;
+  if (request.training && config.run.device == config::Device::kCuda && config.model.moe.experts > 0 &&
+      (scope == config::BalanceScope::kHfJoint || scope == config::BalanceScope::kGlobal)) {
+    return missing("model.moe.router.balance_loss.scope",
+                   "\"hf_joint\" and \"global\" have no CUDA kernels yet",
+                   "use \"sequence\", or run.device = \"cpu\"");
   }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
     return missing("parallel",
@@ -133,7 +140,7 @@ Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
 }
 
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request) {
-  WYCH_TRY_VOID(check_supported(config));
+  WYCH_TRY_VOID(check_supported(config, request));
   Programs programs;
   const std::optional<CudaTarget> cuda = request.cuda ? request.cuda : planned_target(config.run.device);
   const model::BuildOptions options = build_options(config);

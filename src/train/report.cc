@@ -57,10 +57,18 @@ i64 planned_steps(const config::Config& config) {
   return config.run.hard_stop > 0 ? std::min(config.run.hard_stop, total) : total;
 }
 
+// Whether the last step's loss or norm was not finite.
+bool ends_non_finite(const RunRecord& record) {
+  return !record.non_finite.empty() && record.non_finite.back().step >= static_cast<double>(record.last_step);
+}
+
 std::string status(const RunRecord& record) {
   const bool at_end = record.config && record.last_step >= planned_steps(*record.config);
   if (record.finished || (at_end && record.final_evaluation)) {
     return "finished";
+  }
+  if (ends_non_finite(record)) {
+    return fmt::format("stopped: not finite at step {}", grouped_digits(record.last_step));
   }
   return record.config ? fmt::format("at step {} of {}", grouped_digits(record.last_step),
                                      grouped_digits(planned_steps(*record.config)))
@@ -110,8 +118,11 @@ std::string tiles(const RunRecord& record) {
     html += tile("held-out loss", decimal_text(validation),
                  fmt::format("nats per token\nperplexity {:.1f}", std::exp(validation)));
   }
-  html += tile("training loss", decimal_text(last_value(smooth(record.loss))),
-               "nats per token\nmean of the last steps");
+  const std::string last_loss = decimal_text(last_value(smooth(record.loss)));
+  html += !ends_non_finite(record)
+              ? tile("training loss", last_loss, "nats per token\nmean of the last steps")
+              : tile("training loss", "not finite",
+                     fmt::format("the last finite steps: {}\nnats per token", last_loss));
   if (record.step_seconds > 0) {
     const double seconds = std::max(record.seconds, record.step_seconds);
     const double rate = static_cast<double>(record.tokens) / record.step_seconds;

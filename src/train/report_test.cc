@@ -250,6 +250,18 @@ TEST(ReportOfLittle, ADenseRunHasNoExperts) {
   EXPECT_TRUE(contains(html, "step 2, 128 tokens\neach step 7.25"));
 }
 
+TEST(ReportOfLittle, ARunThatStoppedNotFiniteSaysSoFirst) {
+  const io::ScratchFolder run;
+  io::write_bytes(run / "metrics.jsonl",
+                  "{\"step\":1,\"train/CE loss\":5.5,\"optim/total grad norm\":1}\n"
+                  "{\"step\":2,\"train/CE loss\":null,\"optim/total grad norm\":null}\n");
+  write_report(run.path()).value();
+  const std::string html = io::read_bytes(run / "report.html");
+  EXPECT_TRUE(contains(html, "stopped: not finite at step 2"));
+  EXPECT_TRUE(contains(html, "the last finite steps: 5.5000"));
+  EXPECT_FALSE(contains(html, "mean of the last steps"));
+}
+
 TEST(ReportOfLittle, ALossThatWasNeverFiniteIsNotDrawn) {
   const io::ScratchFolder run;
   io::write_bytes(run / "metrics.jsonl",

@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "config/model_size.h"
 #include "config/schema.h"
+#include "data/dataset.h"
 #include "io/checkpoint.h"
 
 namespace wych::train {
@@ -167,6 +169,37 @@ std::vector<std::string> RunFolder::changed_settings(const std::string& before,
   return changes;
 }
 
+Error RunFolder::with_remedy(Error error, const std::string& checkpoint, const config::Config& config) {
+  if (error.kind != ErrorKind::kCheckpoint) {
+    return error;
+  }
+  if (const Expected<io::CheckpointReader> reader = io::CheckpointReader::open(checkpoint)) {
+    const Expected<std::string> before = reader->config_text();
+    std::vector<std::string> changes;
+    const std::vector<std::string> all = before ? changed_settings(*before, config) : changes;
+    for (const std::string& change : all) {
+      if (change.starts_with("model.") || change.starts_with("precision.")) {
+        changes.push_back(change);
+      }
+    }
+    if (!changes.empty()) {
+      error.hint = fmt::format(
+          "it was saved with other settings: {}; go on with those, or give --run.dir another folder",
+          fmt::join(changes, ", "));
+      return error;
+    }
+  }
+  const std::vector<std::string> others = io::list_checkpoints(config.run.dir);
+  const auto other = std::find_if(others.rbegin(), others.rend(), [&](const std::string& path) {
+    return path != checkpoint && io::CheckpointReader::open(path);
+  });
+  if (other != others.rend()) {
+    error.hint =
+        fmt::format("the newest other checkpoint of this run is {0}: go on with --resume={0}", *other);
+  }
+  return error;
+}
+
 Expected<FolderLock> RunFolder::lock(const config::Config& config) {
   WYCH_TRY_VOID(create_folder(config.run.dir));
   return FolderLock::take(config.run.dir, ErrorKind::kData);
@@ -193,11 +226,12 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
   const std::string& resume = config.run.resume;
   if (resume != "auto" && resume != "never") {
     WYCH_TRY(std::string found, io::find_checkpoint(resume));
-    WYCH_TRY(const std::optional<std::string> own, io::latest_checkpoint(config.run.dir));
     std::error_code error;
-    const bool inside =
-        std::filesystem::equivalent(std::filesystem::path(found) / ".." / "..", config.run.dir, error);
-    if (own && !inside) {
+    if (std::filesystem::equivalent(std::filesystem::path(found) / ".." / "..", config.run.dir, error)) {
+      return std::optional<std::string>(std::move(found));
+    }
+    WYCH_TRY(const std::optional<std::string> own, io::latest_checkpoint(config.run.dir));
+    if (own) {
       return Error{.kind = ErrorKind::kUsage,
                    .where = "run.resume",
                    .what = fmt::format("{} is of another run, and {} holds one already, at {}", found,
@@ -220,16 +254,15 @@ Expected<std::optional<std::string>> RunFolder::find_resume(const config::Config
 }
 
 Expected<std::unique_ptr<RunFolder>> RunFolder::open(const config::Config& config, const Programs& programs,
-                                                     int num_threads, i64 resumed_step) {
+                                                     int num_threads, i64 resumed_step,
+                                                     const data::Tokenizer* tokenizer) {
   const std::string& dir = config.run.dir;
   WYCH_TRY_VOID(write_file_atomic(dir + "/config.toml", config::to_toml(config), ErrorKind::kData));
   WYCH_TRY_VOID(write_file_atomic(dir + "/plan.json", plan_json(config, programs), ErrorKind::kData));
   WYCH_TRY_VOID(io::write_environment(
       dir, io::environment().add("device", "cpu").add("threads", static_cast<i64>(num_threads))));
-  const std::string tokenizer = config.data.dir + "/tokenizer.json";
-  if (std::filesystem::exists(tokenizer)) {
-    WYCH_TRY(const std::string text, read_file(tokenizer, ErrorKind::kData));
-    WYCH_TRY_VOID(write_file_atomic(dir + "/tokenizer.json", text, ErrorKind::kData));
+  if (tokenizer != nullptr) {
+    WYCH_TRY_VOID(data::save_tokenizer(*tokenizer, dir));
   }
   WYCH_TRY(io::MetricsWriter metrics, io::MetricsWriter::open(dir, resumed_step));
   WYCH_TRY(io::EventsWriter events, io::EventsWriter::open(dir));

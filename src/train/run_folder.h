@@ -14,6 +14,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "data/tokenizer.h"
 #include "io/metrics.h"
 #include "io/tensorboard.h"
 #include "train/engine.h"
@@ -48,10 +49,15 @@ class RunFolder {
   // folder holds another run). Changes nothing.
   static Expected<std::optional<std::string>> find_resume(const config::Config& config);
 
-  // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`. kData if
-  // the folder cannot be written.
+  // `error`, which reading `checkpoint` made, with what to do about it: the settings that make another model
+  // of it, or another checkpoint of the same run.
+  static Error with_remedy(Error error, const std::string& checkpoint, const config::Config& config);
+
+  // Opens the files of a locked folder for a run on `num_threads` that goes on after `resumed_step`, and
+  // writes the tokenizer there unless it is nullptr. kData if the folder cannot be written.
   static Expected<std::unique_ptr<RunFolder>> open(const config::Config& config, const Programs& programs,
-                                                   int num_threads, i64 resumed_step);
+                                                   int num_threads, i64 resumed_step,
+                                                   const data::Tokenizer* tokenizer);
 
   // Each appends a line to metrics.jsonl: Olmo-core's names, arrays per layer for expert counts. The scalars
   // among them go to TensorBoard too, and at every config.log.interval steps the counts as histograms.

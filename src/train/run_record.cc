@@ -1,3 +1,5 @@
+// Readers of the run folder's files (run_record.h): one for metrics, one for events, the others small enough
+// for a function. What a file lacks stays empty.
 #include "train/run_record.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// A chart is a plot over two axes (svg_chart.h): places are computed once, in the drawing's own units for
+// curves and in per cent for labels.
 #include "train/svg_chart.h"
 
 #include <fmt/format.h>

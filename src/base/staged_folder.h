@@ -6,7 +6,7 @@
 
 #include "base/expected.h"
 
-namespace wych::io {
+namespace wych {
 
 // Renames the finished folder `temporary` to `final_name`. A folder that is there already is swapped out at
 // once, so that the name is valid at every moment, and removed. The caller syncs content and parent.
@@ -36,4 +36,4 @@ class StagedFolder {
   ErrorKind kind_;
 };
 
-}  // namespace wych::io
+}  // namespace wych

@@ -1,4 +1,4 @@
-#include "io/staged_folder.h"
+#include "base/staged_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-namespace wych::io {
+namespace wych {
 
 namespace fs = std::filesystem;
 
@@ -57,4 +57,4 @@ Expected<void> StagedFolder::publish() {
   return sync_directory(parent.empty() ? "." : parent, kind_);
 }
 
-}  // namespace wych::io
+}  // namespace wych
