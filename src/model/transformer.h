@@ -11,7 +11,7 @@ namespace wych::model {
 
 struct BuildOptions {
   DType compute = DType::kF32;  // of activations; bf16 keeps weights twice (model/parameters.h)
-  i64 alignment = 16;  // rows to which expert segments are aligned
+  i64 alignment = 16;           // rows to which expert segments are aligned
 };
 
 // One microbatch's forward (inputs: ir/paths.h) with its losses: "ce", "z", and per MoE layer
@@ -37,11 +37,17 @@ Expected<ir::Graph> build_logits(const config::ModelConfig& model, i64 sequences
 Expected<ir::Graph> build_generation(const config::ModelConfig& model, i64 tokens, i64 cache_length,
                                      const BuildOptions& options);
 
-// Writes the compute copies of all weights that have one (model/parameters.h): after weights were set from outside.
+// Writes the compute copies of all weights that have one (model/parameters.h): after weights were set from
+// outside.
 Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildOptions& options);
+
+// Whether initial values go to the weights that an optimizer updates, or for runs without one straight to the
+// compute copies of those weights that have one (model/parameters.h).
+enum class Initial : u8 { kMasters, kComputeCopies };
 
 // Writes the initial weights, a function of input "seed" i64[1], the parameter's name and the index alone;
 // and the initial state of the balance loss (uniform).
-Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options);
+Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options,
+                                         Initial initial = Initial::kMasters);
 
 }  // namespace wych::model

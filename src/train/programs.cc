@@ -148,15 +148,20 @@ Expected<Programs> build_programs(const config::Config& config, const ProgramReq
     const model::BatchShape batch = batch_shape(config);
     programs.num_microbatches = batch.num_microbatches();
     WYCH_TRY_VOID(lower_into(programs.initialise, "initialise",
-                             model::build_initialisation(config.model, options), programs.layout, cuda));
+                             model::build_initialisation(
+                                 config.model, options,
+                                 request.update ? model::Initial::kMasters : model::Initial::kComputeCopies),
+                             programs.layout, cuda));
     WYCH_TRY_VOID(lower_into(programs.train, "train", build_step_graph(config, programs.num_microbatches),
                              programs.layout, cuda));
-    WYCH_TRY_VOID(lower_into(
-        programs.update, "update",
-        model::build_update(config.model, config.optimizer, batch.sequence * batch.batch_sequences, options),
-        programs.layout, cuda));
+    if (request.update) {
+      WYCH_TRY_VOID(lower_into(programs.update, "update",
+                               model::build_update(config.model, config.optimizer,
+                                                   batch.sequence * batch.batch_sequences, options),
+                               programs.layout, cuda));
+    }
   }
-  if (config.precision.compute == config::Compute::kBF16) {
+  if (config.precision.compute == config::Compute::kBF16 && request.update) {
     WYCH_TRY_VOID(lower_into(programs.refresh, "refresh", model::build_refresh(config.model, options),
                              programs.layout, cuda));
   }
