@@ -110,8 +110,10 @@ TEST_P(Cuda, InitialWeightsAreTheCpusToTheBit) {
 }
 
 // One step from the same weights: loss and every gradient. In float32 the bound is rounding over the longest
-// sums of the model (2048 logits, 512 tokens) with room for a chain of 30 ops. In bfloat16 every op of the
-// chain rounds once by at most 2^-9, and a route whose two best experts tie within that goes elsewhere.
+// sums of the model (2048 logits, 512 tokens) with room for a chain of 30 ops. In bfloat16 every op of the chain
+// rounds once by at most 2^-9: sqrt(30) 2^-9 = 0.011 where roundings are independent, 0.05 allowed. New weights
+// route almost uniformly, so about 1 % of the routes tie within that and go to another expert: the gradients of
+// experts, router and the norm before them differ by the sum of 2 * 1 % of their squares, 0.14; 0.2 allowed.
 TEST_P(Cuda, AStepIsTheCpus) {
   const bool bf16 = GetParam() == config::Compute::kBF16;
   const config::Config config = laptop(config::Device::kCpu);
@@ -134,7 +136,8 @@ TEST_P(Cuda, AStepIsTheCpus) {
     const std::vector<double> ours = cuda->read_doubles(path);
     const std::vector<double> theirs = cpu->read_doubles(path);
     if (bf16) {
-      EXPECT_LE(relative_norm(ours, theirs), 0.05) << path;
+      const bool routed = path.find(".moe.") != std::string::npos || path.find(".ffn_") != std::string::npos;
+      EXPECT_LE(relative_norm(ours, theirs), routed ? 0.2 : 0.05) << path;
     } else {
       EXPECT_LE(relative_difference(ours, theirs), 2e-4) << path;
     }

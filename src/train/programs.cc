@@ -76,13 +76,6 @@ Expected<void> check_supported(const config::Config& config, const ProgramReques
     return missing("precision.compute", "\"bf16\" is not available on the CPU",
                    "set precision.compute = \"f32\", or run.device = \"cuda\"");
   }
-  const config::BalanceScope scope = config.model.moe.router.balance_loss.scope;
-  if (request.training && config.run.device == config::Device::kCuda && config.model.moe.experts > 0 &&
-      (scope == config::BalanceScope::kHfJoint || scope == config::BalanceScope::kGlobal)) {
-    return missing("model.moe.router.balance_loss.scope",
-                   "\"hf_joint\" and \"global\" have no CUDA kernels yet",
-                   "use \"sequence\", or run.device = \"cpu\"");
-  }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
     return missing("parallel",
                    fmt::format("dp {} x ep {} x pp {}: this build runs one rank", config.parallel.dp,
