@@ -259,47 +259,80 @@ __device__ void store_bf16(const Params& params, const Tile& tile, const float (
   }
 }
 
-// 64 x 256 sums as float32, 32 columns at a time; added to what is there if asked for: each element once a
-// launch, so the result is the same every time.
-__device__ void store_f32(const Params& params, const Tile& tile, const float (&sums)[128], u32 buffers,
-                          int consumer) {
-  constexpr u32 kBuffers = kStoreBuffers<Form::kDw>;
-  constexpr int kColumns = 32;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const u32 row = static_cast<u32>(thread / 32 * 16 + thread % 32 / 4);
-  const u32 pair = static_cast<u32>(thread % 4);
-#pragma unroll
-  for (int part = 0; part < kBlockN / kColumns; ++part) {
-    const u32 buffer = buffers + (static_cast<u32>(part) % kBuffers) * kStoreBytes;
-    if (thread == 0) {
-      sm90::store_wait_read<kBuffers - 1>();  // the store that read this buffer
+// 64 x 256 sums in float32 on their way out, 32 columns in each of eight buffers. They leave one by one
+// between the steps of the next tile: all at once they would hold up its copies, which go through the same
+// unit.
+class Leaving {
+ public:
+  __device__ Leaving(const Params& params, u32 buffers, int consumer)
+      : params_(params), buffers_(buffers), consumer_(consumer), leads_(threadIdx.x % 128 == 0) {}
+
+  // All threads of the consumer.
+  __device__ void put(const Tile& tile, const float (&sums)[128]) {
+    finish();
+    if (leads_) {
+      sm90::store_wait_read<0>();
     }
-    sm90::named_barrier(1 + consumer, 128);
+    sm90::named_barrier(1 + consumer_, 128);
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+    const u32 row = static_cast<u32>(thread / 32 * 16 + thread % 32 / 4);
+    const u32 pair = static_cast<u32>(thread % 4);
 #pragma unroll
-    for (int i = 0; i < kColumns / 8; ++i) {
-      const float* s = &sums[part * 16 + i * 4];
-      const u32 chunk = (static_cast<u32>(2 * i) + pair / 2) ^ (row % 8);  // the same for row + 8
-      const u32 to = buffer + row * 128 + chunk * 16 + pair % 2 * 8;
-      sm90::store_pair(to, s[0], s[1]);
-      sm90::store_pair(to + kRowGroup, s[2], s[3]);
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int i = 0; i < kColumns / 8; ++i) {
+        const float* s = &sums[part * 16 + i * 4];
+        const u32 chunk = (static_cast<u32>(2 * i) + pair / 2) ^ (row % 8);  // the same for row + 8
+        const u32 to =
+            buffers_ + static_cast<u32>(part) * kStoreBytes + row * 128 + chunk * 16 + pair % 2 * 8;
+        sm90::store_pair(to, s[0], s[1]);
+        sm90::store_pair(to + kRowGroup, s[2], s[3]);
+      }
     }
     sm90::fence_async();
-    sm90::named_barrier(1 + consumer, 128);
-    if (thread == 0) {
-      const i32 column = tile.column + part * kColumns;
-      const i32 first = tile.row + consumer * 64;  // the expert's rows are a multiple of 64
-      if (column < params.out_columns && first < params.out_rows) {
-        const i32 out_row = tile.expert * params.out_rows + first;
-        if (params.accumulate) {
-          sm90::tensor_add(&params.out, buffer, column, out_row);
-        } else {
-          sm90::tensor_store(&params.out, buffer, column, out_row);
-        }
+    sm90::named_barrier(1 + consumer_, 128);
+    tile_ = tile;
+    next_ = 0;
+  }
+
+  // The next part, if there is one: added to what is there if asked for, each element once a launch, so the
+  // result is the same every time.
+  __device__ void send_one() {
+    if (next_ == kParts) {
+      return;
+    }
+    const i32 column = tile_.column + next_ * kColumns;
+    const i32 first = tile_.row + consumer_ * 64;  // the expert's rows are a multiple of 64
+    if (leads_ && column < params_.out_columns && first < params_.out_rows) {
+      const i32 out_row = tile_.expert * params_.out_rows + first;
+      const u32 buffer = buffers_ + static_cast<u32>(next_) * kStoreBytes;
+      if (params_.accumulate) {
+        sm90::tensor_add(&params_.out, buffer, column, out_row);
+      } else {
+        sm90::tensor_store(&params_.out, buffer, column, out_row);
       }
       sm90::store_commit();
     }
+    ++next_;
   }
-}
+
+  __device__ void finish() {
+    while (next_ < kParts) {
+      send_one();
+    }
+  }
+
+ private:
+  static constexpr int kColumns = 32;
+  static constexpr int kParts = kBlockN / kColumns;
+  static_assert(kParts == kStoreBuffers<Form::kDw>);
+  const Params& params_;
+  u32 buffers_;
+  int consumer_;
+  bool leads_;
+  Tile tile_{};
+  int next_ = kParts;
+};
 
 template <Form kForm>
 __device__ void consume(const Params& params, const Shared& shared, int consumer) {
@@ -308,6 +341,8 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
   Tile tile;
   float sums[128];
   const bool releases = threadIdx.x % 128 == 0;
+  const u32 buffers = shared.stores + static_cast<u32>(consumer) * kStoreBuffers<kForm> * kStoreBytes;
+  Leaving leaving(params, buffers, consumer);
   while (tiles.next(tile)) {
     u32 unreleased = 0;  // the stage of the step before, which its products may still read
     for (i32 step = 0; step < tile.steps; ++step) {
@@ -321,6 +356,9 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
       }
       unreleased = ring.stage;
       ring.advance();
+      if constexpr (kForm == Form::kDw) {
+        leaving.send_one();
+      }
     }
     sm90::products_wait<0>();
     if (tile.steps > 0 && releases) {
@@ -332,12 +370,14 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
         sum = 0;
       }
     }
-    const u32 buffers = shared.stores + static_cast<u32>(consumer) * kStoreBuffers<kForm> * kStoreBytes;
     if constexpr (kForm == Form::kDw) {
-      store_f32(params, tile, sums, buffers, consumer);
+      leaving.put(tile, sums);
     } else {
       store_bf16(params, tile, sums, buffers, consumer);
     }
+  }
+  if constexpr (kForm == Form::kDw) {
+    leaving.finish();
   }
   if (releases) {
     sm90::store_wait();  // shared memory must outlive the stores
