@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Text to token ids: `wych data tokenize` beside the package `tokenizers`, in turns on the same cores.
 
-    taskset -c 0,1 python3 bench/peers/tokenize.py --wych build/release/wych --texts corpus.jsonl \
+    taskset -c 0,1 python3 bench/peers/token_files.py --wych build/release/wych --texts corpus.jsonl \
         --tokenizer dolma2.json --threads 2 --json result.json
 
 wych reads the JSON lines, encodes, and writes and syncs a data folder, start of the process included;

@@ -1,0 +1,121 @@
+"""What the peers on a device share: timing by CUDA events, where numbers come from, and running wych beside them.
+
+On device "cpu" the host's clock takes the events' place, so that every other line runs without a GPU. Used by
+moe_step.py and elementwise.py.
+"""
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+
+@dataclasses.dataclass
+class Timing:
+    seconds: list  # of one call, a value a sample
+    host_seconds: list  # the host's time to queue it, the same samples
+
+    def median(self):
+        return statistics.median(self.seconds)
+
+    def record(self):
+        """For JSON. Where the host needs as long to queue a call as the device to run it, the device waited."""
+        return {"seconds": self.median(), "all_seconds": self.seconds,
+                "launch_bound": statistics.median(self.host_seconds) > 0.9 * self.median()}
+
+
+def time_calls(torch, device, work, repeats, warm_up=2, calls=1):
+    """`repeats` samples of `calls` calls each, after samples that warm up."""
+    timing = Timing([], [])
+    for repeat in range(warm_up + repeats):
+        if device == "cuda":
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            start.record()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            work()
+        host = time.perf_counter() - begin
+        seconds = host
+        if device == "cuda":
+            end.record()
+            end.synchronize()
+            seconds = start.elapsed_time(end) * 1e-3
+        if repeat >= warm_up:
+            timing.seconds.append(seconds / calls)
+            # Without a device nothing is queued: the call itself is the work.
+            timing.host_seconds.append(host / calls if device == "cuda" else 0.0)
+    return timing
+
+
+def out_of_memory(torch, error):
+    """Libraries under PyTorch say it in words of their own."""
+    words = str(error).lower()
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in words or "alloc_failed" in words
+
+
+def product_tflops(torch, device, size):
+    """Rate of one large bfloat16 product: the anchor that runs on shared hardware are compared by."""
+    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    return 2e-12 * size**3 / time_calls(torch, device, lambda: a @ b, 10, calls=4).median()
+
+
+def first_line(command):
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
+
+
+def provenance(torch, device, commit=None):
+    """Versions, hardware and the command: every record carries them. `commit`: for machines without git's folder."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    packages = {}
+    for name in ("transformers", "triton"):
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = None
+    record = {"command": " ".join(["python3", *sys.argv]),
+              "commit": commit or first_line(["git", "-C", here, "rev-parse", "--short", "HEAD"]),
+              "python": platform.python_version(), "torch": torch.__version__, **packages}
+    if device == "cuda":
+        state = first_line(["nvidia-smi", "--query-gpu=driver_version,clocks.sm,clocks.max.sm,clocks.mem",
+                            "--format=csv,noheader"])
+        record |= {"gpu": torch.cuda.get_device_name(), "driver": state.split(", ")[0] if state else None,
+                   "clocks_sm_max_memory": state.split(", ")[1:] if state else None,
+                   "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+                   "nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
+    else:
+        record |= {"gpu": None, "processor": platform.processor() or platform.machine(),
+                   "threads": torch.get_num_threads()}
+    return record
+
+
+def run_wych(binary, arguments, timeout):
+    """What wych prints as JSON; {"error": why} where it is not there or refuses."""
+    if not binary or not os.path.exists(binary):
+        return {"error": f"{binary}: is not there"}
+    try:
+        run = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"error": f"more than {timeout} s"}
+    if run.returncode != 0:
+        lines = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
+        return {"error": " ".join(line.strip() for line in lines)[:400]}
+    try:
+        return json.loads(run.stdout)
+    except json.JSONDecodeError as error:
+        return {"error": f"no JSON: {error}"}
+
+
+def write_record(path, record):
+    if path:
+        with open(path, "w") as file:
+            json.dump(record, file, indent=1)
+            file.write("\n")
