@@ -1,13 +1,16 @@
 """What the peers on a device share: timing by CUDA events, where numbers come from, and running wych beside them.
 
 On device "cpu" the host's clock takes the events' place, so that every other line runs without a GPU. Used by
-moe_step.py and elementwise.py.
+every script here that needs a GPU.
 """
 import dataclasses
+import datetime
+import gc
 import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -58,10 +61,31 @@ def out_of_memory(torch, error):
     return isinstance(error, torch.OutOfMemoryError) or "out of memory" in words or "alloc_failed" in words
 
 
+def memory(torch, device):
+    """What PyTorch's allocator had in use at most and had taken from the device; nothing on the CPU."""
+    if device != "cuda":
+        return {}
+    return {"peak_allocated_gib": torch.cuda.max_memory_allocated() / 2**30,
+            "peak_reserved_gib": torch.cuda.max_memory_reserved() / 2**30}
+
+
+def release(torch, device, result):
+    """Gives the device's memory back before somebody else measures; `result` says what a leak would leave."""
+    torch._dynamo.reset()
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        result["left_allocated_bytes"] = torch.cuda.memory_allocated()
+
+
 def product_tflops(torch, device, size):
     """Rate of one large bfloat16 product: the anchor that runs on shared hardware are compared by."""
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    return 2e-12 * size**3 / time_calls(torch, device, lambda: a @ b, 10, calls=4).median()
+    rate = 2e-12 * size**3 / time_calls(torch, device, lambda: a @ b, 10, calls=4).median()
+    del a, b
+    if device == "cuda":
+        torch.cuda.empty_cache()  # wych runs next, and says what the device has in use
+    return rate
 
 
 def first_line(command):
@@ -81,7 +105,7 @@ def provenance(torch, device, commit=None):
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             packages[name] = None
-    record = {"command": " ".join(["python3", *sys.argv]),
+    record = {"command": shlex.join(["python3", *sys.argv]), "date": datetime.date.today().isoformat(),
               "commit": commit or first_line(["git", "-C", here, "rev-parse", "--short", "HEAD"]),
               "python": platform.python_version(), "torch": torch.__version__, **packages}
     if device == "cuda":
@@ -112,6 +136,18 @@ def run_wych(binary, arguments, timeout):
         return json.loads(run.stdout)
     except json.JSONDecodeError as error:
         return {"error": f"no JSON: {error}"}
+
+
+def mean_of_turns(turns):
+    """Of what `wych bench step` printed in its turns: the mean rate, each turn's, and memory; None if none ran."""
+    turns = [turn for turn in turns if "error" not in turn]
+    if not turns:
+        return None
+    rates = [turn["tokens_per_second"] for turn in turns]
+    return {"tokens_per_second": sum(rates) / len(rates), "all_tokens_per_second": rates,
+            "planned_gib": turns[0].get("planned_bytes", 0) / 2**30,
+            "device_gib": turns[0].get("device_bytes", 0) / 2**30,
+            "waits_per_step": turns[0].get("waits_per_step")}
 
 
 def write_record(path, record):
