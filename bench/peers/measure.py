@@ -96,18 +96,34 @@ def first_line(command):
     return run.stdout.strip().splitlines()[0] if run.returncode == 0 and run.stdout.strip() else None
 
 
-def provenance(torch, device, commit=None):
-    """Versions, hardware and the command: every record carries them. `commit`: for machines without git's folder."""
+def origin(commit=None):
+    """What every record says of itself. `commit`: for machines without git's folder."""
     here = os.path.dirname(os.path.abspath(__file__))
-    packages = {}
-    for name in ("transformers", "triton"):
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            packages[name] = None
-    record = {"command": shlex.join(["python3", *sys.argv]), "date": datetime.date.today().isoformat(),
-              "commit": commit or first_line(["git", "-C", here, "rev-parse", "--short", "HEAD"]),
-              "python": platform.python_version(), "torch": torch.__version__, **packages}
+    return {"command": shlex.join(["python3", *sys.argv]), "date": datetime.date.today().isoformat(),
+            "commit": commit or first_line(["git", "-C", here, "rev-parse", "--short", "HEAD"]),
+            "python": platform.python_version()}
+
+
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def machine():
+    """The processor, for what runs on it."""
+    names = []
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return {"processor": names[0] if names else platform.machine(), "cores": os.cpu_count()}
+
+
+def provenance(torch, device, commit=None):
+    """Versions, hardware and the command: every record of a peer on PyTorch carries them."""
+    record = origin(commit) | {"torch": torch.__version__, "transformers": version_of("transformers"),
+                               "triton": version_of("triton")}
     if device == "cuda":
         state = first_line(["nvidia-smi", "--query-gpu=driver_version,clocks.sm,clocks.max.sm,clocks.mem",
                             "--format=csv,noheader"])
@@ -116,8 +132,7 @@ def provenance(torch, device, commit=None):
                    "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
                    "nccl": ".".join(str(part) for part in torch.cuda.nccl.version())}
     else:
-        record |= {"gpu": None, "processor": platform.processor() or platform.machine(),
-                   "threads": torch.get_num_threads()}
+        record |= {"gpu": None, "machine": machine() | {"threads": torch.get_num_threads()}}
     return record
 
 
