@@ -54,8 +54,8 @@ done
 if [[ -n $(git status --porcelain --untracked-files=no 2>/dev/null) ]]; then
   echo "run_gpu.sh: the folder has changes that $commit does not have; commit them before a record counts" >&2
 fi
-gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) && [[ -n $gpu ]] ||
-  refuse "nvidia-smi names no GPU; these benchmarks need one"
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) || gpu=''
+[[ -n $gpu ]] || refuse "nvidia-smi names no GPU; these benchmarks need one"
 python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null ||
   refuse "python3 has no PyTorch that sees the GPU, or no transformers; activate an environment that has both"
 mkdir -p "$out"
