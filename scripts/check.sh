@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The static checks, exactly as CI runs them: format, layers, budget, scripts, clang-tidy.
+# The static checks, exactly as CI runs them: format, layers, budget, scripts, results, clang-tidy.
 #   scripts/check.sh          everything
 #   scripts/check.sh --fast   all but clang-tidy (seconds; for a pre-commit hook)
 # Runs every check even after one failed; prints "N passed, N failed" last; exits 1 if any failed.
@@ -71,6 +71,11 @@ for path in sys.argv[1:]:
     ast.parse(open(path).read(), path)'
 }
 
+# Recorded results and the pages that show them; the tool is tested, so that it finds what it should.
+check_results() {
+  scripts/results_table.py --check && python3 scripts/results_table_test.py
+}
+
 # clang-tidy on product sources (their headers included), a file per core at a time. It needs how each file is
 # compiled, which configuring tells, and the generated header; nothing else is built.
 check_tidy() {
@@ -92,6 +97,7 @@ check format check_format
 check layers scripts/check_layers.py
 check budget scripts/budget.py
 check scripts check_scripts
+check results check_results
 if ! $fast; then
   check clang-tidy check_tidy
 fi

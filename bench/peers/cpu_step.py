@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+import measure
+
 WYCH_CONFIGS = {"laptop": "configs/laptop.toml", "olmoe-512": "bench/configs/olmoe-512.toml"}
 SHAPES = {"laptop": (16, 128), "olmoe-512": (4, 512)}  # sequences, tokens of a sequence
 EXPERTS = ["eager", "batched_mm", "grouped_mm"]
@@ -155,14 +157,12 @@ def main():
                                     arguments.compiled)))
         return
     import torch
-    import transformers
 
     results = [compare(name, arguments) for name in arguments.models]
-    record = {"what": "training steps on the CPU, wych beside transformers", "torch": torch.__version__,
-              "transformers": transformers.__version__, "results": results}
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(record, file, indent=2)
+    measure.write_record(arguments.json, {
+        "kind": "cpu-step", "what": "training steps on the CPU, wych beside transformers",
+        **measure.provenance(torch, "cpu"), "data": "uniform random tokens",
+        "conditions": f"medians of {arguments.rounds} rounds, the sides in turns", "results": results})
 
 
 if __name__ == "__main__":

@@ -7,27 +7,16 @@ wych measures first and says its groups; then PyTorch, then wych again: the rati
 the clock meets both. Random normal data, medians; FLOPs of real rows, padding not counted.
 """
 import argparse
-import json
-import statistics
-import subprocess
+import sys
+
+import measure
 
 
 def wych_rows(binary):
-    run = subprocess.run([binary, "bench", "grouped", "--json"], capture_output=True, text=True, check=True)
-    return json.loads(run.stdout)
-
-
-def median_seconds(torch, work, repeats=20):
-    times = []
-    for repeat in range(repeats + 2):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        if repeat >= 2:
-            times.append(start.elapsed_time(end) * 1e-3)
-    return statistics.median(times)
+    rows = measure.run_wych(binary, ["bench", "grouped", "--json"], 120)
+    if "error" in rows:
+        raise SystemExit(f"wych bench grouped: {rows['error']}")
+    return rows
 
 
 def torch_row(torch, row):
@@ -37,9 +26,13 @@ def torch_row(torch, row):
     x, dy, w = normal(routes, k), normal(routes, n), normal(experts, n, k) * 0.02
     offsets = torch.tensor(row["counts"], device="cuda").cumsum(0).to(torch.int32)
     flops = 2.0 * routes * n * k
-    forward = median_seconds(torch, lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=offsets))
-    dx = median_seconds(torch, lambda: torch._grouped_mm(dy, w, offs=offsets))
-    dw = median_seconds(torch, lambda: torch._grouped_mm(dy.t(), x, offs=offsets))
+
+    def seconds_of(work):
+        return measure.time_calls(torch, "cuda", work, 20, calls=4).median()
+
+    forward = seconds_of(lambda: torch._grouped_mm(x, w.transpose(1, 2), offs=offsets))
+    dx = seconds_of(lambda: torch._grouped_mm(dy, w, offs=offsets))
+    dw = seconds_of(lambda: torch._grouped_mm(dy.t(), x, offs=offsets))
     return {"forward_tflops": flops / forward * 1e-12, "dx_tflops": flops / dx * 1e-12,
             "dw_tflops": flops / dw * 1e-12}
 
@@ -47,6 +40,7 @@ def torch_row(torch, row):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wych", default="build/cuda/wych")
+    parser.add_argument("--commit", help="what the record says where git does not know")
     parser.add_argument("--json", help="file for the result")
     arguments = parser.parse_args()
     import torch
@@ -55,8 +49,7 @@ def main():
     theirs = [torch_row(torch, row) for row in before]
     torch.cuda.empty_cache()
     after = wych_rows(arguments.wych)
-    big = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    anchor = 2.0 * 8192**3 / median_seconds(torch, lambda: big @ big) * 1e-12
+    anchor = measure.product_tflops(torch, "cuda", 8192)
     results = []
     print(f"anchor: bfloat16 8192^3 by PyTorch {anchor:.0f} TFLOP/s")
     print(f"{'TFLOP/s':<34} {'forward':>16} {'dx':>16} {'dw':>16}   (wych / torch = ratio; torch's dw is bfloat16)")
@@ -70,13 +63,12 @@ def main():
         result["dw_accumulate_tflops"] = {"wych": (first["dw_accumulate_tflops"] + second["dw_accumulate_tflops"]) / 2}
         results.append(result)
         print(text)
-    if arguments.json:
-        record = {"what": "grouped matrix products, wych beside torch._grouped_mm", "torch": torch.__version__,
-                  "gpu": torch.cuda.get_device_name(), "anchor_8192_tflops": anchor, "data": "random normal, uneven",
-                  "results": results}
-        with open(arguments.json, "w") as file:
-            json.dump(record, file, indent=1)
+    measure.write_record(arguments.json, {
+        "kind": "grouped", "what": "grouped matrix products, wych beside torch._grouped_mm",
+        **measure.provenance(torch, "cuda", arguments.commit), "anchor_8192_tflops": anchor,
+        "data": "random normal, uneven", "conditions": "medians of 20 (PyTorch: of 20 means of 4 calls); wych before and after PyTorch in one run; "
+        "torch writes dw in bfloat16, wych in float32", "results": results})
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

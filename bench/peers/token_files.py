@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Text to token ids: `wych data tokenize` beside the package `tokenizers`, in turns on the same cores.
 
-    taskset -c 0,1 python3 bench/peers/tokenize.py --wych build/release/wych --texts corpus.jsonl \
+    taskset -c 0,1 python3 bench/peers/token_files.py --wych build/release/wych --texts corpus.jsonl \
         --tokenizer dolma2.json --threads 2 --json result.json
 
 wych reads the JSON lines, encodes, and writes and syncs a data folder, start of the process included;
@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+
+import measure
 
 
 def main():
@@ -47,17 +49,18 @@ def main():
             encoded = peer.encode_batch_fast(texts, add_special_tokens=False)
             theirs.append(megabytes / (time.perf_counter() - start))
         expected = sum(len(encoding.ids) for encoding in encoded) + len(texts)  # an end of text each
-        results.append({"tokenizer": os.path.basename(path), "megabytes": megabytes, "tokens": tokens,
+        results.append({"threads": arguments.threads, "tokenizer": os.path.basename(path), "megabytes": megabytes, "tokens": tokens,
                         "tokens_expected": expected, "wych_mb_per_second": max(ours),
                         "wych_tokens_per_second": max(ours) / megabytes * tokens,
                         "peer_mb_per_second": max(theirs), "ratio": max(ours) / max(theirs)})
         print(f"{os.path.basename(path)}, {arguments.threads} threads: wych {max(ours):.1f} MB/s, tokenizers "
               f"{max(theirs):.1f}, {max(ours) / max(theirs):.1f} times; {tokens} tokens, expected {expected}", flush=True)
-    if arguments.json:
-        record = {"what": "text to token files, wych beside tokenizers", "tokenizers": tokenizers.__version__,
-                  "threads": arguments.threads, "results": results}
-        with open(arguments.json, "w") as file:
-            json.dump(record, file, indent=1)
+    measure.write_record(arguments.json, {
+        "kind": "tokenize", "what": "text to token files, wych beside tokenizers", **measure.origin(),
+        "machine": measure.machine(), "tokenizers": tokenizers.__version__,
+        "data": f"{megabytes:.1f} MB in {len(texts)} documents, {sum(not text for text in texts)} of them empty",
+        "conditions": f"best of {arguments.rounds} rounds; wych from JSON lines to a synced data folder, start included",
+        "results": results})
 
 
 if __name__ == "__main__":
