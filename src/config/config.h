@@ -234,6 +234,7 @@ struct ParallelConfig {
 
 struct PrecisionConfig {
   Compute compute = Compute::kF32;
+  bool deterministic = true;
   bool operator==(const PrecisionConfig&) const = default;
 };
 

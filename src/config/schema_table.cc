@@ -315,6 +315,8 @@ void add_parallel(Table& table, ParallelConfig& parallel) {
 void add_rest(Table& table, Config& config) {
   table.section("precision");
   table.choice("compute", config.precision.compute, kComputes, "Type of weights in use and activations.");
+  table.add("deterministic", config.precision.deterministic,
+            "The same run gives the same bits. Without, attention's gradient in bfloat16 on CUDA may be faster.");
   table.section("memory");
   table.choice("recompute", config.memory.recompute, kRecomputes,
                "Activations computed again in the backward pass: none, the cheap ones, or whole blocks.");

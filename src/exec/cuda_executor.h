@@ -26,7 +26,7 @@ class CudaExecutor final : public Executor {
                                                         std::unique_ptr<device::CudaDevice> device,
                                                         const CudaOptions& options = {});
 
-  // Captures the program.
+  // Prepares its ops and captures the program. What people should know of it goes to standard error, once.
   int load(const plan::Program& program) override;
   // Waits once, for the outputs. With a profiler: instruction by instruction, each timed on the device.
   void run(int program, Profiler* profiler = nullptr) override;
@@ -61,6 +61,8 @@ class CudaExecutor final : public Executor {
   [[nodiscard]] std::byte* address(const plan::Slot& slot) const;
   void place_twins(const std::vector<plan::Binding>& bindings, std::vector<Twin>& twins);
   void queue_inputs(const LoadedProgram& loaded);
+  ir::CudaContext context(const LoadedProgram& loaded, std::size_t instruction);
+  void prepare(const LoadedProgram& loaded);
   void queue(const LoadedProgram& loaded, std::size_t instruction);
   void queue_outputs(const LoadedProgram& loaded);
   void queue_all(const LoadedProgram& loaded);

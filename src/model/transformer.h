@@ -11,7 +11,9 @@ namespace wych::model {
 
 struct BuildOptions {
   DType compute = DType::kF32;  // of activations; bf16 keeps weights twice (model/parameters.h)
-  i64 alignment = 16;  // rows to which expert segments are aligned
+  i64 alignment = 16;           // rows to which expert segments are aligned
+  bool documents = true;  // false: document_start is at most 0 everywhere, and attention need not look at it
+  bool deterministic = true;  // ops::AttentionShape
 };
 
 // One microbatch's forward (inputs: ir/paths.h) with its losses: "ce", "z", and per MoE layer
@@ -37,7 +39,8 @@ Expected<ir::Graph> build_logits(const config::ModelConfig& model, i64 sequences
 Expected<ir::Graph> build_generation(const config::ModelConfig& model, i64 tokens, i64 cache_length,
                                      const BuildOptions& options);
 
-// Writes the compute copies of all weights that have one (model/parameters.h): after weights were set from outside.
+// Writes the compute copies of all weights that have one (model/parameters.h): after weights were set from
+// outside.
 Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildOptions& options);
 
 // Writes the initial weights, a function of input "seed" i64[1], the parameter's name and the index alone;

@@ -20,7 +20,7 @@ kernels::AttentionProblem<T> problem_of(const AttentionShape& shape, const ir::V
           .window = shape.window,
           .scale = static_cast<T>(shape.scale),
           .qkv = qkv.as<T>(),
-          .document_start = document_start.as<i32>()};
+          .document_start = shape.documents ? document_start.as<i32>() : nullptr};
 }
 
 void visit_shape(const AttentionShape& shape, ir::AttributeVisitor& visitor) {
@@ -28,6 +28,8 @@ void visit_shape(const AttentionShape& shape, ir::AttributeVisitor& visitor) {
   visitor.visit("sequence", shape.sequence);
   visitor.visit("window", shape.window);
   visitor.visit("scale", shape.scale);
+  visitor.visit("documents", i64{shape.documents});
+  visitor.visit("deterministic", i64{shape.deterministic});
 }
 
 bool are_sequences(const ir::TensorType& qkv, const ir::TensorType& document_start,
@@ -41,7 +43,7 @@ ir::TensorType out_type(const ir::TensorType& qkv, const AttentionShape& shape) 
 }
 
 ir::TensorType lse_type(const ir::TensorType& qkv, const AttentionShape& shape) {
-  return {stats_dtype(qkv.dtype), {shape.layout.query_heads, qkv.shape[0]}};
+  return {stats_dtype(qkv.dtype), {qkv.shape[0] / shape.sequence, shape.layout.query_heads, shape.sequence}};
 }
 
 // Pairs of a query and a key of one head that see each other, without documents.
@@ -59,9 +61,9 @@ struct Example {
 
   [[nodiscard]] i64 tokens() const { return num_sequences * shape.sequence; }
   [[nodiscard]] std::string label() const {
-    return fmt::format("B={} S={} hq={} hkv={} hd={} window={} documents of {}", num_sequences,
+    return fmt::format("B={} S={} hq={} hkv={} hd={} window={} documents of {}{}", num_sequences,
                        shape.sequence, shape.layout.query_heads, shape.layout.kv_heads, shape.layout.head_dim,
-                       shape.window, document);
+                       shape.window, document, shape.documents ? "" : ", ignored");
   }
   [[nodiscard]] ir::CaseInput starts() const {
     ir::CaseInput input{{DType::kI32, {tokens()}}};
@@ -79,8 +81,8 @@ struct Example {
   [[nodiscard]] bool sees(i64 t, i64 u) const {
     const i64 i = t % shape.sequence;
     const i64 j = u % shape.sequence;
-    return t / shape.sequence == u / shape.sequence && j <= i && i / document == j / document &&
-           (shape.window == 0 || i - j < shape.window);
+    return t / shape.sequence == u / shape.sequence && j <= i &&
+           (!shape.documents || i / document == j / document) && (shape.window == 0 || i - j < shape.window);
   }
   [[nodiscard]] std::size_t q(i64 t, i64 h) const { return at(t, h); }
   [[nodiscard]] std::size_t k(i64 t, i64 h) const {
@@ -92,7 +94,10 @@ struct Example {
   [[nodiscard]] std::size_t out(i64 t, i64 h) const {
     return static_cast<std::size_t>((t * shape.layout.query_heads + h) * shape.layout.head_dim);
   }
-  [[nodiscard]] std::size_t lse(i64 t, i64 h) const { return static_cast<std::size_t>(h * tokens() + t); }
+  [[nodiscard]] std::size_t lse(i64 t, i64 h) const {
+    const i64 row = t / shape.sequence * shape.layout.query_heads + h;
+    return static_cast<std::size_t>(row * shape.sequence + t % shape.sequence);
+  }
 
   // sum_c a[i + c] b[j + c] over a head.
   [[nodiscard]] double inner(const std::vector<double>& a, std::size_t i, const std::vector<double>& b,
@@ -213,6 +218,22 @@ std::vector<ir::OpCase> cases(DType dtype) {
 
 }  // namespace
 
+std::optional<device::FusedAttention> fused_attention(const AttentionShape& shape, const ir::TensorType& qkv,
+                                                      const CudaTarget& target) {
+  const device::FusedAttention problem{.sequences = qkv.shape[0] / shape.sequence,
+                                       .sequence = shape.sequence,
+                                       .query_heads = shape.layout.query_heads,
+                                       .kv_heads = shape.layout.kv_heads,
+                                       .head_dim = shape.layout.head_dim,
+                                       .window = shape.window < shape.sequence ? shape.window : 0,
+                                       .scale = shape.scale,
+                                       .deterministic = shape.deterministic};
+  if (shape.documents || qkv.dtype != DType::kBF16 || !device::fused_attention_takes(problem, target)) {
+    return std::nullopt;
+  }
+  return problem;
+}
+
 void Attention::visit_attributes(ir::AttributeVisitor& visitor) const { visit_shape(shape_, visitor); }
 
 Expected<std::vector<ir::TensorType>> Attention::infer(std::span<const ir::TensorType> inputs) const {
@@ -241,6 +262,12 @@ ir::Cost Attention::cost(std::span<const ir::TensorType> inputs,
   return cost;
 }
 
+i64 Attention::cuda_workspace(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> /*outputs*/, const CudaTarget& target) const {
+  const auto fused = fused_attention(shape_, inputs[0], target);
+  return fused ? device::fused_forward_workspace(*fused) : 0;
+}
+
 void Attention::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) {
     kernels::attention_forward(*context.pool, problem_of<T>(shape_, context.input(0), context.input(1)),
@@ -255,10 +282,10 @@ Expected<std::vector<ir::TensorType>> AttentionDqkv::infer(std::span<const ir::T
       inputs[0] != out_type(inputs[1], shape_) || inputs[2] != inputs[0] ||
       inputs[3] != lse_type(inputs[1], shape_)) {
     return ir::shape_error(
-        fmt::format("needs dout A[T,{}], qkv A[T,{}], out A[T,{}], lse S[{},T] and "
+        fmt::format("needs dout A[T,{}], qkv A[T,{}], out A[T,{}], lse S[T/{},{},{}] and "
                     "document_start i32[T], T a multiple of {}, {}",
                     shape_.layout.query_width(), shape_.layout.width(), shape_.layout.query_width(),
-                    shape_.layout.query_heads, shape_.sequence, kTypesText),
+                    shape_.sequence, shape_.layout.query_heads, shape_.sequence, shape_.sequence, kTypesText),
         inputs);
   }
   return std::vector<ir::TensorType>{inputs[1]};
@@ -272,10 +299,12 @@ ir::Cost AttentionDqkv::cost(std::span<const ir::TensorType> inputs,
   return cost;
 }
 
+// Kernels of our own need dout . out, of the shape of lse.
 i64 AttentionDqkv::cuda_workspace(std::span<const ir::TensorType> inputs,
                                   std::span<const ir::TensorType> /*outputs*/,
-                                  const CudaTarget& /*target*/) const {
-  return inputs[3].bytes();  // dout . out, of the shape of lse
+                                  const CudaTarget& target) const {
+  const auto fused = fused_attention(shape_, inputs[1], target);
+  return std::max(inputs[3].bytes(), fused ? device::fused_gradient_workspace(*fused) : 0);
 }
 
 void AttentionDqkv::run_cpu(const ir::ExecContext& context) const {
