@@ -75,34 +75,56 @@ double time_gemm(const GemmShape& shape, i64 repeats, ThreadPool& pool) {
 Expected<int> run(const BenchStepOptions& options) {
   WYCH_TRY(const config::Loaded loaded, load_config(options.config, config::Purpose::kPlan));
   ThreadPool pool(static_cast<int>(loaded.config.run.threads));
-  WYCH_TRY(const MeasuredSteps measured, measure_steps(loaded.config, options.steps, pool));
+  WYCH_TRY(const MeasuredSteps measured,
+           measure_steps(loaded.config, {.steps = options.steps, .update = !options.forward_backward}, pool));
   const auto tokens = static_cast<double>(config::batch_tokens(loaded.config));
   const double seconds = measured.median();
+  const double tflops = 1e-12 * measured.flops / seconds;
   if (options.json) {
     fmt::print("{}\n", io::JsonObject()
                            .add("config", options.config.source)
                            .add("device", measured.device)
                            .add("threads", static_cast<i64>(pool.num_threads()))
                            .add("steps", options.steps)
+                           .add("update", !options.forward_backward)
                            .add("batch_tokens", config::batch_tokens(loaded.config))
+                           .add("microbatch_sequences", loaded.config.data.microbatch_sequences)
+                           .add("sequence_length", loaded.config.model.sequence_length)
                            .add("step_seconds", seconds)
+                           .add("all_step_seconds", std::span<const double>(measured.seconds))
                            .add("tokens_per_second", tokens / seconds)
+                           .add("tflops_per_second", tflops)
+                           .add("first_step_seconds", measured.first_seconds)
+                           .add("waits_per_step", measured.waits_per_step)
+                           .add("planned_bytes", measured.planned_bytes)
+                           .add("device_bytes", measured.device_bytes)
                            .add("floor_seconds", measured.floor_seconds)
                            .add("peak_flops_per_second", measured.target.flops_per_second)
                            .add("copy_bytes_per_second", measured.target.bytes_per_second)
                            .text());
     return 0;
   }
-  fmt::print("{:.1f} ms a step (median of {}), {:.0f} tokens/s on {}\n", 1e3 * seconds, options.steps,
-             tokens / seconds, measured.device);
+  fmt::print("{:.1f} ms a step (median of {}), {:.0f} tokens/s, {:.3g} TFLOP/s on {}{}\n", 1e3 * seconds,
+             options.steps, tokens / seconds, tflops, measured.device,
+             options.forward_backward ? ", forward and backward alone" : "");
   fmt::print("floor for {}: {:.1f} ms, {:.0f} % of the time\n", measured.target.name,
              1e3 * measured.floor_seconds, 100 * measured.floor_seconds / seconds);
+  fmt::print("first step after {:.1f} s; memory planned {}", measured.first_seconds,
+             plan::bytes_text(measured.planned_bytes));
+  if (measured.device_bytes > 0) {
+    fmt::print(
+        ", in use on the device {} ({:+.2f} %); the host waits {:.3g} times a step",
+        plan::bytes_text(measured.device_bytes),
+        100 * (static_cast<double>(measured.device_bytes) / static_cast<double>(measured.planned_bytes) - 1),
+        measured.waits_per_step);
+  }
+  fmt::print("\n");
   return 0;
 }
 
 Expected<int> run(const BenchGemmOptions& options) {
   ThreadPool pool(static_cast<int>(options.threads));
-  WYCH_TRY(const plan::Target target, measured_target(config::Device::kCpu, pool));
+  WYCH_TRY(const plan::Target target, measured_target(config::Device::kCpu, DType::kF32, pool));
   std::vector<std::string> rows;
   for (const GemmShape& shape : gemm_shapes()) {
     const double flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);

@@ -337,6 +337,8 @@ Entry add_tokenizer_inspect(CLI::App& tokenizer, TokenizerInspectOptions& option
 Entry add_profile(CLI::App& app, ProfileOptions& options) {
   CLI::App* command = app.add_subcommand("profile", "time per op of a training step");
   command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_flag("--forward-backward", options.forward_backward, "gradients alone, no optimizer");
+  command->add_option("--trace", options.trace, "write Chrome trace events to this file");
   command->add_option("--steps", options.steps, "steps to measure")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
@@ -345,7 +347,7 @@ Entry add_profile(CLI::App& app, ProfileOptions& options) {
 
 Examples:
   wych profile configs/laptop.toml
-  wych profile preset:laptop --memory.recompute=block)",
+  wych profile preset:laptop --memory.recompute=block --trace trace.json)",
                               kOverrideHelp));
   return {command, &options.config, [&options] { return options; }};
 }
@@ -353,6 +355,8 @@ Examples:
 Entry add_bench_step(CLI::App& bench, BenchStepOptions& options) {
   CLI::App* command = bench.add_subcommand("step", "whole training steps");
   command->add_option("CONFIG", options.config.source, "configuration")->required();
+  command->add_flag("--forward-backward", options.forward_backward,
+                    "gradients alone: no optimizer, neither its moments nor a second copy of the weights");
   command->add_option("--steps", options.steps, "steps to measure")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

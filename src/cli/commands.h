@@ -135,11 +135,14 @@ struct TokenizerInspectOptions {
 struct ProfileOptions {
   ConfigOptions config;
   i64 steps = 5;
+  bool forward_backward = false;  // gradients and no update
+  std::string trace;              // file for Chrome's trace events; empty: none
 };
 
 struct BenchStepOptions {
   ConfigOptions config;
   i64 steps = 20;
+  bool forward_backward = false;  // gradients and no update
   bool json = false;
 };
 

@@ -7,7 +7,8 @@
 
 namespace wych::cli {
 
-// config::load for one rank. What this build cannot run is refused where programs are built (train/programs.h).
+// config::load for one rank. What this build cannot run is refused where programs are built
+// (train/programs.h).
 Expected<config::Loaded> load_config(const ConfigOptions& options, config::Purpose purpose);
 
 }  // namespace wych::cli

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "cli/target.h"
+#include "config/model_size.h"
 #include "train/compute_device.h"
 
 namespace wych::cli {
@@ -37,25 +38,41 @@ double MeasuredSteps::median() const {
   return sorted.size() % 2 == 1 ? sorted[middle] : 0.5 * (sorted[middle - 1] + sorted[middle]);
 }
 
-Expected<MeasuredSteps> measure_steps(const config::Config& config, i64 steps, ThreadPool& pool,
-                                      exec::Profiler* profiler) {
+Expected<MeasuredSteps> measure_steps(const config::Config& config, const MeasureOptions& options,
+                                      ThreadPool& pool) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  MeasuredSteps measured;
+  // Before the run takes the device's memory.
+  WYCH_TRY(measured.target,
+           measured_target(train::resolve_device(config.run.device), train::compute_dtype(config), pool));
+  const auto begin = Clock::now();
   WYCH_TRY(const std::unique_ptr<train::Engine> engine,
-           train::Engine::create(config, {.training = true}, pool));
+           train::Engine::create(config, {.training = true, .update = options.update}, pool));
   engine->initialise(config.run.seed);
   engine->step(random_batch(config, 0), config.optimizer.lr);
-  MeasuredSteps measured;
+  measured.first_seconds = seconds_since(begin);
   measured.device = engine->device_name();
-  WYCH_TRY(measured.target, measured_target(train::resolve_device(config.run.device), pool));
-  for (i64 step = 1; step <= steps; ++step) {
+  measured.flops =
+      config::train_flops_per_token(config.model) * static_cast<double>(config::batch_tokens(config));
+  measured.planned_bytes = engine->memory_bytes();
+  measured.device_bytes = engine->device_bytes_in_use();
+  const i64 waits = engine->num_waits();
+  for (i64 step = 1; step <= options.steps; ++step) {
     const data::Batch batch = random_batch(config, static_cast<u64>(step));
-    const auto start = std::chrono::steady_clock::now();
-    engine->step(batch, config.optimizer.lr, profiler);
-    measured.seconds.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    const auto start = Clock::now();
+    engine->step(batch, config.optimizer.lr, options.profiler);
+    measured.seconds.push_back(seconds_since(start));
   }
+  measured.waits_per_step =
+      static_cast<double>(engine->num_waits() - waits) / static_cast<double>(options.steps);
   const train::Programs& programs = engine->programs();
-  measured.floor_seconds = plan::estimate_seconds(*programs.train, measured.target) +
-                           plan::estimate_seconds(*programs.update, measured.target);
+  measured.floor_seconds = plan::estimate_seconds(*programs.train, measured.target);
+  if (programs.update) {
+    measured.floor_seconds += plan::estimate_seconds(*programs.update, measured.target);
+  }
   return measured;
 }
 

@@ -41,19 +41,19 @@ plan::Target cpu_target(int cores) {
           .memory_bytes = memory_bytes()};
 }
 
-Expected<plan::Target> measured_target(config::Device device, ThreadPool& pool) {
-  const auto target = [](std::string what, const kernels::Ceilings& ceilings, i64 bytes) {
-    return plan::Target{
-        .name = fmt::format("{} reaching {:.0f} GFLOP/s in float32 and {:.1f} GB/s here", what,
-                            1e-9 * ceilings.flops_per_second, 1e-9 * ceilings.bytes_per_second),
-        .flops_per_second = ceilings.flops_per_second,
-        .bytes_per_second = ceilings.bytes_per_second,
-        .memory_bytes = bytes};
+Expected<plan::Target> measured_target(config::Device device, DType compute, ThreadPool& pool) {
+  const auto target = [&](std::string what, const kernels::Ceilings& ceilings, i64 bytes) {
+    return plan::Target{.name = fmt::format("{} reaching {:.0f} GFLOP/s in {} and {:.1f} GB/s here", what,
+                                            1e-9 * ceilings.flops_per_second, dtype_name(compute),
+                                            1e-9 * ceilings.bytes_per_second),
+                        .flops_per_second = ceilings.flops_per_second,
+                        .bytes_per_second = ceilings.bytes_per_second,
+                        .memory_bytes = bytes};
   };
 #if WYCH_CUDA
   if (device == config::Device::kCuda) {
     WYCH_TRY(const std::unique_ptr<device::CudaDevice> cuda, device::CudaDevice::open());
-    WYCH_TRY(const kernels::Ceilings ceilings, kernels::measure_cuda_ceilings(*cuda));
+    WYCH_TRY(const kernels::Ceilings ceilings, kernels::measure_cuda_ceilings(*cuda, compute));
     return target(cuda->name(), ceilings, cuda->memory_bytes());
   }
 #endif

@@ -11,8 +11,8 @@ namespace wych::cli {
 // group may use of it.
 plan::Target cpu_target(int cores);
 
-// What a device (never "auto") reaches here: the pool's threads (kernels/ceilings.h), or the CUDA device
-// (kernels/cuda_ceilings.h). kUsage if there is no such device.
-Expected<plan::Target> measured_target(config::Device device, ThreadPool& pool);
+// What a device (never "auto") reaches here: the pool's threads (kernels/ceilings.h, always float32), or the
+// CUDA device with arithmetic in `compute` (kernels/cuda_ceilings.h). kUsage if there is no such device.
+Expected<plan::Target> measured_target(config::Device device, DType compute, ThreadPool& pool);
 
 }  // namespace wych::cli

@@ -62,7 +62,7 @@ void CpuExecutor::fill_with_nan(const std::vector<plan::Slot>& slots) {
   }
 }
 
-void CpuExecutor::run(int program_number, Profiler* profiler) {
+void CpuExecutor::start(int program_number, Profiler* profiler) {
   using Clock = std::chrono::steady_clock;
   const LoadedProgram& loaded = loaded_[static_cast<std::size_t>(program_number)];
   const plan::Program& program = *loaded.program;

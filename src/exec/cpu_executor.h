@@ -27,7 +27,9 @@ class CpuExecutor final : public Executor {
                                                        const CpuOptions& options = {});
 
   int load(const plan::Program& program) override;
-  void run(int program, Profiler* profiler = nullptr) override;
+  // Runs the program before it returns.
+  void start(int program, Profiler* profiler = nullptr) override;
+  void wait() override {}
   std::byte* host(const plan::Slot& slot) override { return address(slot); }
   void read(const plan::Slot& slot, std::span<std::byte> to) override;
   void write(const plan::Slot& slot, std::span<const std::byte> from) override;

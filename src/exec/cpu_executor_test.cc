@@ -41,9 +41,15 @@ std::vector<float> run(int threads, bool poison) {
     x[i] = static_cast<float>(i);
     w[i] = 0.25F;
   }
-  Profiler profiler;
+  Profiler profiler(true);
   executor->run(loaded, &profiler);
   EXPECT_EQ(profiler.times().at("add").calls, 2);
+  const nlohmann::json trace = nlohmann::json::parse(profiler.chrome_trace());
+  const nlohmann::json& events = trace.at("traceEvents");
+  EXPECT_EQ(events.size(), 2);
+  EXPECT_EQ(events.at(1).at("name"), "add");
+  EXPECT_EQ(events.at(1).at("ph"), "X");
+  EXPECT_GE(events.at(1).at("ts").get<double>(), events.at(0).at("dur").get<double>() - 1e-3);
   const float* out = executor->view(program->output("out")).as<float>();
   return {out, out + kElements};
 }

@@ -174,14 +174,13 @@ void CudaExecutor::queue_all(const LoadedProgram& loaded) {
   queue_outputs(loaded);
 }
 
-void CudaExecutor::run(int program, Profiler* profiler) {
+void CudaExecutor::start(int program, Profiler* profiler) {
   const LoadedProgram& loaded = loaded_[static_cast<std::size_t>(program)];
   if (options_.eager || profiler != nullptr) {
     run_each(loaded, profiler);
   } else {
     loaded.graph.launch(*device_);
   }
-  device_->synchronize();
 }
 
 void CudaExecutor::run_each(const LoadedProgram& loaded, Profiler* profiler) {

@@ -28,8 +28,13 @@ class CudaExecutor final : public Executor {
 
   // Prepares its ops and captures the program. What people should know of it goes to standard error, once.
   int load(const plan::Program& program) override;
-  // Waits once, for the outputs. With a profiler: instruction by instruction, each timed on the device.
-  void run(int program, Profiler* profiler = nullptr) override;
+  // One launch, of the captured graph. With a profiler: instruction by instruction, each timed on the device.
+  void start(int program, Profiler* profiler = nullptr) override;
+  void wait() override { device_->synchronize(); }
+  [[nodiscard]] i64 num_waits() const override { return device_->num_synchronizations(); }
+  [[nodiscard]] i64 device_bytes_in_use() const override {
+    return device_->memory_bytes() - device_->free_bytes();
+  }
   std::byte* host(const plan::Slot& slot) override;
   void read(const plan::Slot& slot, std::span<std::byte> to) override;
   void write(const plan::Slot& slot, std::span<const std::byte> from) override;

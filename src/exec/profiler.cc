@@ -17,6 +17,9 @@ void Profiler::add(const plan::Program& program, std::size_t instruction, double
   for (const plan::Slot& slot : executed.outputs) {
     outputs.push_back(slot.type);
   }
+  if (traces_) {
+    add_event(program, instruction, seconds);
+  }
   const ir::Cost cost = executed.op->cost(inputs, outputs);
   OpTime& time = times_[std::string(executed.op->name())];
   time.seconds += seconds;
@@ -42,6 +45,23 @@ std::string Profiler::table(const plan::Target& target) const {
                         1e-9 * time.bytes / time.seconds, 100 * floor / time.seconds);
   }
   return text + fmt::format("{:<24} {:>8} {:>10.2f}\n", "total", "", 1e3 * total);
+}
+
+void Profiler::add_event(const plan::Program& program, std::size_t instruction, double seconds) {
+  const plan::Instruction& executed = program.instructions[instruction];
+  const ir::Node& node = program.graph.node(executed.node);
+  // Names of ops, regions and programs are identifiers: nothing in them needs escaping.
+  events_ += fmt::format(
+      R"({}{{"name":"{}","cat":"{}","ph":"X","pid":"wych","tid":"{}","ts":{:.3f},"dur":{:.3f},)"
+      R"("args":{{"region":"{}","microbatch":{},"output":"{}"}}}})",
+      events_.empty() ? "\n" : ",\n", executed.op->name(), ir::phase_name(node.phase), program.name,
+      microseconds_, 1e6 * seconds, program.graph.regions[static_cast<std::size_t>(node.region)],
+      node.microbatch, executed.outputs.empty() ? "" : executed.outputs.front().type.text());
+  microseconds_ += 1e6 * seconds;
+}
+
+std::string Profiler::chrome_trace() const {
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + events_ + "\n]}\n";
 }
 
 }  // namespace wych::exec

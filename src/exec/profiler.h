@@ -19,6 +19,9 @@ struct OpTime {
 
 class Profiler {
  public:
+  // With `trace`, every execution is kept for chrome_trace().
+  explicit Profiler(bool trace = false) : traces_(trace) {}
+
   // Adds one execution of an instruction of `program`.
   void add(const plan::Program& program, std::size_t instruction, double seconds);
   // By "op" name.
@@ -28,8 +31,17 @@ class Profiler {
   // caches that `target` does not know.
   [[nodiscard]] std::string table(const plan::Target& target) const;
 
+  // Every execution in order, end to end, as Chrome's trace events (chrome://tracing, Perfetto): what was
+  // measured one by one, so no gaps and no overlap. A row a program; an event says its region and phase.
+  [[nodiscard]] std::string chrome_trace() const;
+
  private:
+  void add_event(const plan::Program& program, std::size_t instruction, double seconds);
+
   std::map<std::string, OpTime> times_;
+  bool traces_;
+  std::string events_;  // JSON objects
+  double microseconds_ = 0;
 };
 
 }  // namespace wych::exec

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "device/cuda_matmul.h"
 #include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_random.h"
 
 namespace wych::kernels {
 namespace {
@@ -34,29 +36,62 @@ __global__ void __launch_bounds__(kThreads) multiply_add_kernel(float factor, fl
   }
 }
 
-}  // namespace
-
-Expected<Ceilings> measure_cuda_ceilings(device::CudaDevice& device) {
-  WYCH_TRY(const device::CudaArena memory, device::CudaArena::create(device, "ceilings", 2 * kBytes));
-  device::CudaTimer timer;
-  double multiply_add = 1e30;
-  double copy = 1e30;
+double measure_multiply_adds(device::CudaDevice& device, std::byte* memory) {
   const unsigned blocks = static_cast<unsigned>(device.target().num_sms) * 8;
+  device::CudaTimer timer;
+  double seconds = 1e30;
   for (int round = 0; round < kRounds; ++round) {
     timer.start(device);
-    multiply_add_kernel<<<blocks, kThreads, 0, device.stream()>>>(0.5F,
-                                                                  reinterpret_cast<float*>(memory.data()));
+    multiply_add_kernel<<<blocks, kThreads, 0, device.stream()>>>(0.5F, reinterpret_cast<float*>(memory));
     WYCH_CUDA_LAUNCHED();
     timer.stop(device);
-    multiply_add = std::min(multiply_add, timer.seconds());
+    seconds = std::min(seconds, timer.seconds());
+  }
+  return 2.0 * kChains * kIterations * kThreads * static_cast<double>(blocks) / seconds;
+}
+
+double measure_product(device::CudaDevice& device, std::byte* memory) {
+  constexpr i64 kExtent = 8192;
+  constexpr i64 kElements = kExtent * kExtent;
+  static_assert(3 * kElements * 2 + kMatmulWorkspaceBytes <= 2 * kBytes);
+  auto* a = reinterpret_cast<__nv_bfloat16*>(memory);
+  cuda_fill_normal(device.stream(), 1, 1.0F, kElements, a);
+  cuda_fill_normal(device.stream(), 2, 1.0F, kElements, a + kElements);
+  const device::MatmulShape shape{.trans_b = true,
+                                  .m = kExtent,
+                                  .n = kExtent,
+                                  .k = kExtent,
+                                  .lda = kExtent,
+                                  .ldb = kExtent,
+                                  .ldc = kExtent};
+  device::CudaTimer timer;
+  double seconds = 1e30;
+  for (int round = 0; round < 4 * kRounds; ++round) {
+    timer.start(device);
+    device.matmul().multiply(device.stream(), shape, a, a + kElements, a + 2 * kElements,
+                             reinterpret_cast<std::byte*>(a + 3 * kElements));
+    timer.stop(device);
+    seconds = std::min(seconds, timer.seconds());
+  }
+  return 2.0 * kExtent * kElements / seconds;
+}
+
+}  // namespace
+
+Expected<Ceilings> measure_cuda_ceilings(device::CudaDevice& device, DType compute) {
+  WYCH_TRY(const device::CudaArena memory, device::CudaArena::create(device, "ceilings", 2 * kBytes));
+  device::CudaTimer timer;
+  double copy = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
     timer.start(device);
     WYCH_CUDA_CALL(cudaMemcpyAsync(memory.data(), memory.data() + kBytes, static_cast<std::size_t>(kBytes),
                                    cudaMemcpyDeviceToDevice, device.stream()));
     timer.stop(device);
     copy = std::min(copy, timer.seconds());
   }
-  const double operations = 2.0 * kChains * kIterations * kThreads * static_cast<double>(blocks);
-  return Ceilings{operations / multiply_add, 2.0 * static_cast<double>(kBytes) / copy};
+  const double arithmetic = compute == DType::kBF16 ? measure_product(device, memory.data())
+                                                    : measure_multiply_adds(device, memory.data());
+  return Ceilings{arithmetic, 2.0 * static_cast<double>(kBytes) / copy};
 }
 
 }  // namespace wych::kernels

@@ -332,7 +332,8 @@ Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildO
   });
 }
 
-Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options) {
+Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options,
+                                         Initial initial) {
   return build([&](Builder& builder) {
     const ValueId seed = builder.input("seed", {DType::kI64, {1}});
     for (const Parameter& parameter : parameters(model)) {
@@ -341,7 +342,12 @@ Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const
           parameter.init_std > 0
               ? ops::random_normal(builder, seed, hash_bytes(parameter.name), 0.0, parameter.init_std, type)
               : ops::fill(builder, 1.0, type);
-      builder.bind(value, parameter.name, ir::Category::kWeights);
+      if (initial == Initial::kComputeCopies && has_compute_copy(parameter, options.compute)) {
+        builder.bind(ops::cast(builder, value, options.compute), ir::compute_path(parameter.name),
+                     ir::Category::kWeights);
+      } else {
+        builder.bind(value, parameter.name, ir::Category::kWeights);
+      }
     }
     if (model.moe.router.balance_loss.scope != config::BalanceScope::kGlobal) {
       return;

@@ -43,8 +43,13 @@ Expected<ir::Graph> build_generation(const config::ModelConfig& model, i64 token
 // outside.
 Expected<ir::Graph> build_refresh(const config::ModelConfig& model, const BuildOptions& options);
 
+// Whether initial values go to the weights that an optimizer updates, or for runs without one straight to the
+// compute copies of those weights that have one (model/parameters.h).
+enum class Initial : u8 { kMasters, kComputeCopies };
+
 // Writes the initial weights, a function of input "seed" i64[1], the parameter's name and the index alone;
 // and the initial state of the balance loss (uniform).
-Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options);
+Expected<ir::Graph> build_initialisation(const config::ModelConfig& model, const BuildOptions& options,
+                                         Initial initial = Initial::kMasters);
 
 }  // namespace wych::model

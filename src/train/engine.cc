@@ -60,12 +60,17 @@ void Engine::initialise(i64 seed) {
   copies_are_stale_ = true;
 }
 
-void Engine::run(int program, exec::Profiler* profiler) {
+void Engine::start(int program, exec::Profiler* profiler) {
   if (copies_are_stale_ && refresh_ >= 0) {
-    executor_->run(refresh_);
+    executor_->start(refresh_);
   }
   copies_are_stale_ = false;
-  executor_->run(program, profiler);
+  executor_->start(program, profiler);
+}
+
+void Engine::run(int program) {
+  start(program);
+  executor_->wait();
 }
 
 StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler) {
@@ -81,14 +86,21 @@ StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Pr
     write(ir::kTargetsPath, batch.targets);
     write(ir::kDocumentStartPath, batch.document_start);
   }
-  run(train_, profiler);
-  write_input(*programs_.update, model::kLearningRatePath, &learning_rate, sizeof learning_rate);
-  executor_->run(update_, profiler);
+  if (programs_.update) {
+    write_input(*programs_.update, model::kLearningRatePath, &learning_rate, sizeof learning_rate);
+  }
+  start(train_, profiler);
+  if (programs_.update) {
+    start(update_, profiler);
+  }
+  executor_->wait();  // the one of a step
   StepResult result;
   read_losses(result);
   read_counts(result);
   read_exact_balance(result);
-  read_decision(result);
+  if (programs_.update) {
+    read_decision(result);
+  }
   return result;
 }
 

@@ -57,7 +57,8 @@ class Engine {
   void initialise(i64 seed);
 
   // One training step on a batch of config.data.batch_sequences rows. Fills the record; whether the update
-  // was applied is the device's decision. With a profiler, time per op is added there.
+  // was applied is the device's decision (none was if the request had no update). With a profiler, time per
+  // op is added there.
   StepResult step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler = nullptr);
 
   // The loss of a batch of evaluation_sequences rows.
@@ -88,17 +89,23 @@ class Engine {
   // On the CPU only (CHECK): the value itself, to look at or to change in place.
   ir::View persistent(std::string_view path);
 
+  // How often the host has waited for the device so far: once a step, never inside one.
+  [[nodiscard]] i64 num_waits() const { return executor_->num_waits(); }
+
   // "CPU, 2 threads", "NVIDIA H200".
   [[nodiscard]] const std::string& device_name() const { return device_name_; }
 
   // The summed bytes of all arenas.
   [[nodiscard]] i64 memory_bytes() const { return programs_.layout.total_bytes(); }
+  // What is in use on a CUDA device as it reports it, by anyone; 0 on the CPU.
+  [[nodiscard]] i64 device_bytes_in_use() const { return executor_->device_bytes_in_use(); }
 
  private:
   explicit Engine(const config::Config& config) : config_(config) {}
 
-  // Runs a program; compute copies are made anew first if weights were written since.
-  void run(int program, exec::Profiler* profiler = nullptr);
+  // Starts a program; compute copies are made anew first if weights were written since.
+  void start(int program, exec::Profiler* profiler = nullptr);
+  void run(int program);
   void write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes);
   double read_scalar(const plan::Program& program, std::string_view name);
   ir::View output(const plan::Program& program, std::string_view name);

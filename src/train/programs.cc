@@ -78,13 +78,6 @@ Expected<void> check_supported(const config::Config& config, const ProgramReques
     return missing("precision.compute", "\"bf16\" is not available on the CPU",
                    "set precision.compute = \"f32\", or run.device = \"cuda\"");
   }
-  const config::BalanceScope scope = config.model.moe.router.balance_loss.scope;
-  if (request.training && config.run.device == config::Device::kCuda && config.model.moe.experts > 0 &&
-      (scope == config::BalanceScope::kHfJoint || scope == config::BalanceScope::kGlobal)) {
-    return missing("model.moe.router.balance_loss.scope",
-                   "\"hf_joint\" and \"global\" have no CUDA kernels yet",
-                   "use \"sequence\", or run.device = \"cpu\"");
-  }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
     return missing("parallel",
                    fmt::format("dp {} x ep {} x pp {}: this build runs one rank", config.parallel.dp,
@@ -150,15 +143,20 @@ Expected<Programs> build_programs(const config::Config& config, const ProgramReq
     const model::BatchShape batch = batch_shape(config);
     programs.num_microbatches = batch.num_microbatches();
     WYCH_TRY_VOID(lower_into(programs.initialise, "initialise",
-                             model::build_initialisation(config.model, options), programs.layout, cuda));
+                             model::build_initialisation(
+                                 config.model, options,
+                                 request.update ? model::Initial::kMasters : model::Initial::kComputeCopies),
+                             programs.layout, cuda));
     WYCH_TRY_VOID(lower_into(programs.train, "train", build_step_graph(config, programs.num_microbatches),
                              programs.layout, cuda));
-    WYCH_TRY_VOID(lower_into(
-        programs.update, "update",
-        model::build_update(config.model, config.optimizer, batch.sequence * batch.batch_sequences, options),
-        programs.layout, cuda));
+    if (request.update) {
+      WYCH_TRY_VOID(lower_into(programs.update, "update",
+                               model::build_update(config.model, config.optimizer,
+                                                   batch.sequence * batch.batch_sequences, options),
+                               programs.layout, cuda));
+    }
   }
-  if (config.precision.compute == config::Compute::kBF16) {
+  if (config.precision.compute == config::Compute::kBF16 && request.update) {
     WYCH_TRY_VOID(lower_into(programs.refresh, "refresh", model::build_refresh(config.model, options),
                              programs.layout, cuda));
   }

@@ -14,7 +14,10 @@ namespace wych::train {
 
 // Which programs a command needs.
 struct ProgramRequest {
-  bool training = false;         // initialise, train, update
+  bool training = false;  // initialise, train, update
+  // Without: a step ends with the gradients, and there are no moments and no weights but those it computes
+  // with. For measurements.
+  bool update = true;
   i64 evaluation_sequences = 0;  // sequences of config.model.sequence_length per evaluation; 0: none
   i64 evaluation_length = 0;     // tokens of a sequence there; 0: config.model.sequence_length
   i64 prefill_tokens = 0;        // tokens of one prefill; 0: no generation
