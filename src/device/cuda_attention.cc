@@ -2,6 +2,7 @@
 #include "device/cuda_attention.h"
 
 #include "base/check.h"
+#include "device/cuda_cudnn.h"
 
 #if WYCH_CUDNN
 
@@ -11,7 +12,6 @@
 #include <chrono>
 
 #include "device/cuda_check.h"
-#include "device/cuda_cudnn.h"
 
 namespace wych::device {
 namespace {
@@ -162,9 +162,11 @@ bool CudaAttention::build(AttentionPass pass, const FusedAttention& problem) {
   }
   const i64 planned = is_forward ? fused_forward_workspace(problem) : fused_gradient_workspace(problem);
   if (bytes > planned) {
-    throw DeviceError(
-        fmt::format("cuDNN {} asks for {} bytes of scratch for {}, and {} were planned: please report it",
+    notes_.push_back(
+        fmt::format("cuDNN {} asks for {} bytes of scratch for {} and {} were planned, own kernels compute "
+                    "it: please report it",
                     cudnn_version(), bytes, problem_text(pass, problem), planned));
+    return false;
   }
   plans_[{pass, problem}] = std::move(plan);
   return true;
@@ -186,20 +188,36 @@ bool CudaAttention::prepare(AttentionPass pass, CUstream_st* stream, const Fused
   plans_[{pass, problem}] = nullptr;  // tried
   build_seconds_ += time_host([&] {
     if (build(pass, problem)) {
-      // Recorded once and thrown away: what the library loads when it first runs, it loads here.
-      WYCH_CUDA_CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-      cudaGraph_t graph = nullptr;
-      try {
-        run(pass, stream, problem, operands);
-      } catch (...) {
-        cudaStreamEndCapture(stream, &graph);
-        throw;
-      }
-      WYCH_CUDA_CALL(cudaStreamEndCapture(stream, &graph));
-      WYCH_CUDA_CALL(cudaGraphDestroy(graph));
+      record(pass, stream, problem, operands);
     }
   });
   return is_prepared(pass, problem);
+}
+
+// Recorded once and thrown away: what the library loads when it first runs, it loads here.
+void CudaAttention::record(AttentionPass pass, CUstream_st* stream, const FusedAttention& problem,
+                           const AttentionOperands& operands) {
+  WYCH_CUDA_CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  std::string wrong;
+  try {
+    run(pass, stream, problem, operands);
+  } catch (const DeviceError& error) {
+    wrong = error.what();
+  }
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  if (graph != nullptr) {
+    WYCH_CUDA_CALL(cudaGraphDestroy(graph));
+  }
+  if (wrong.empty() && ended != cudaSuccess) {
+    wrong = fmt::format("it cannot be recorded: {}", cudaGetErrorString(ended));
+  }
+  if (!wrong.empty()) {
+    cudaGetLastError();  // what the recording left behind
+    plans_[{pass, problem}] = nullptr;
+    notes_.push_back(fmt::format("cuDNN {} cannot run {}, own kernels compute it: {}", cudnn_version(),
+                                 problem_text(pass, problem), wrong));
+  }
 }
 
 bool CudaAttention::is_prepared(AttentionPass pass, const FusedAttention& problem) const {
@@ -266,7 +284,7 @@ CudaAttention::~CudaAttention() = default;
 bool CudaAttention::prepare(AttentionPass /*pass*/, CUstream_st* /*stream*/,
                             const FusedAttention& /*problem*/, const AttentionOperands& /*operands*/) {
   if (!std::exchange(is_opened_, true)) {
-    notes_.emplace_back("attention runs on kernels of its own, which are slower: this build has no cuDNN");
+    notes_.push_back("attention runs on kernels of its own, which are slower: " + cudnn_problem());
   }
   return false;
 }

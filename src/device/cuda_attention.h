@@ -36,8 +36,8 @@ class CudaAttention {
   CudaAttention& operator=(const CudaAttention&) = delete;
 
   // Builds the plan of a problem that fused_attention_takes(), unless it is there. Not while `stream` is
-  // recording; runs nothing. False if cuDNN is missing or too old, or has no way to do it: notes say why,
-  // once. DeviceError if the plan needs more scratch than was planned.
+  // recording; runs nothing. False if cuDNN is missing or too old, has no way to do it, or needs more scratch
+  // than was planned: notes say why, once.
   bool prepare(AttentionPass pass, CUstream_st* stream, const FusedAttention& problem,
                const AttentionOperands& operands);
   [[nodiscard]] bool is_prepared(AttentionPass pass, const FusedAttention& problem) const;
@@ -55,6 +55,8 @@ class CudaAttention {
   struct Plan;
   struct Library;
   bool build(AttentionPass pass, const FusedAttention& problem);
+  void record(AttentionPass pass, CUstream_st* stream, const FusedAttention& problem,
+              const AttentionOperands& operands);
 
   std::unique_ptr<Library> library_;  // null: not opened yet, or not usable
   bool is_opened_ = false;

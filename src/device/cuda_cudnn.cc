@@ -18,14 +18,28 @@ namespace {
 constexpr const char* kName = "libcudnn.so.9";
 constexpr std::size_t kOldest = 91002;  // gradients of 9.10.0 and 9.10.1 are wrong
 
+struct Library {
+  void* handle = nullptr;
+  std::string reason;  // why not
+};
+
+Library open_library() {
+  Library library{dlopen(kName, RTLD_NOW | RTLD_LOCAL), ""};
+  if (library.handle == nullptr) {
+    const char* reason = dlerror();
+    library.reason = reason != nullptr ? reason : "no reason given";
+  }
+  return library;
+}
+
 // Opened once in the life of the process and never closed.
-void* library() {
-  static void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+const Library& library() {
+  static const Library library = open_library();
   return library;
 }
 
 void* find(const char* name) {
-  void* found = library() != nullptr ? dlsym(library(), name) : nullptr;
+  void* found = library().handle != nullptr ? dlsym(library().handle, name) : nullptr;
   WYCH_CHECK(found != nullptr, "{} has no {}", kName, name);
   return found;
 }
@@ -37,10 +51,10 @@ std::string version_text(std::size_t version) {
 }  // namespace
 
 std::string cudnn_problem() {
-  if (library() == nullptr) {
-    const char* reason = dlerror();
-    return fmt::format("cuDNN is missing ({}); install {} where the loader finds it (LD_LIBRARY_PATH)",
-                       reason != nullptr ? reason : "tried before", kName);
+  if (library().handle == nullptr) {
+    return fmt::format(
+        "cuDNN is missing ({}); install libcudnn9, or name the folder of {} in LD_LIBRARY_PATH",
+        library().reason, kName);
   }
   if (cudnnGetVersion() < kOldest) {
     return fmt::format("cuDNN is {}, older than {}; install a later libcudnn9", cudnn_version(),
@@ -102,5 +116,14 @@ WYCH_NVRTC_MISSING(nvrtcGetCUBINSize, (nvrtcProgram, size_t*));
 WYCH_NVRTC_MISSING(nvrtcGetCUBIN, (nvrtcProgram, char*));
 WYCH_NVRTC_MISSING(nvrtcGetProgramLogSize, (nvrtcProgram, size_t*));
 WYCH_NVRTC_MISSING(nvrtcGetProgramLog, (nvrtcProgram, char*));
+
+#else  // a build without cuDNN's headers
+
+namespace wych::device {
+
+std::string cudnn_problem() { return "this build has no cuDNN"; }
+std::string cudnn_version() { return "none"; }
+
+}  // namespace wych::device
 
 #endif

@@ -7,7 +7,8 @@
 
 namespace wych::device {
 
-// Empty if libcudnn.so.9 can be used, else why not. Opens it.
+// Empty if libcudnn.so.9 can be used, else why not and what to do. Opens it, where the system's loader finds
+// it: LD_LIBRARY_PATH, then the system's folders.
 std::string cudnn_problem();
 
 // "9.19.0"; only if there is no problem.

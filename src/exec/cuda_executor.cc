@@ -129,7 +129,7 @@ ir::CudaContext CudaExecutor::context(const LoadedProgram& loaded, std::size_t i
           .stream = device_->stream(),
           .target = device_->target(),
           .matmul = &device_->matmul(),
-          .attention = &device_->attention()};
+          .attention = options_.cudnn ? &device_->attention() : nullptr};
 }
 
 void CudaExecutor::prepare(const LoadedProgram& loaded) {

@@ -16,6 +16,7 @@ struct CudaOptions {
   // Runs programs instruction by instruction, waits behind each and looks for values that are not finite in
   // what it wrote: the first such node is printed.
   bool eager = false;
+  bool cudnn = true;  // false: kernels of our own alone
 };
 
 class CudaExecutor final : public Executor {

@@ -63,7 +63,10 @@ struct Example {
   [[nodiscard]] std::string label() const {
     return fmt::format("B={} S={} hq={} hkv={} hd={} window={} documents of {}{}", num_sequences,
                        shape.sequence, shape.layout.query_heads, shape.layout.kv_heads, shape.layout.head_dim,
-                       shape.window, document, shape.documents ? "" : ", ignored");
+                       shape.window, document,
+                       shape.documents       ? ""
+                       : shape.deterministic ? ", ignored"
+                                             : ", ignored, in any order");
   }
   [[nodiscard]] ir::CaseInput starts() const {
     ir::CaseInput input{{DType::kI32, {tokens()}}};
@@ -135,6 +138,13 @@ void for_each_pair(const Example& e, const F& pair) {
   }
 }
 
+// Sums are float32; what is bfloat16 (p, ds, the result) rounds once, and roundings of a sum's terms cancel.
+void bound_bf16(ir::OpCase& example, DType dtype) {
+  if (dtype == DType::kBF16) {
+    example.reduction_length = 1;
+  }
+}
+
 ir::OpCase attention_case(DType dtype, const Example& e) {
   ir::OpCase example;
   example.label = e.label();
@@ -160,6 +170,7 @@ ir::OpCase attention_case(DType dtype, const Example& e) {
   example.differentiable = {0};
   example.gradient_outputs = {0};
   example.reduction_length = e.shape.sequence + e.shape.layout.head_dim;
+  bound_bf16(example, dtype);
   return example;
 }
 
@@ -190,28 +201,58 @@ ir::OpCase attention_dqkv_case(DType dtype, const Example& e) {
     return result;
   };
   example.reduction_length = e.shape.sequence * e.shape.layout.group() + e.shape.layout.head_dim;
+  example.repeats_on_cuda = e.shape.deterministic;
+  bound_bf16(example, dtype);
   return example;
 }
 
 template <ir::OpCase (*kCase)(DType, const Example&)>
 std::vector<ir::OpCase> cases(DType dtype) {
-  const auto example = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window,
-                           i64 document) {
-    const double scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim));
-    return kCase(dtype, {num_sequences, {layout, sequence, window, scale}, document});
+  std::vector<ir::OpCase> result;
+  const auto shape_of = [](i64 sequence, const HeadLayout& layout, i64 window) {
+    return AttentionShape{.layout = layout,
+                          .sequence = sequence,
+                          .window = window,
+                          .scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim))};
   };
-  std::vector<ir::OpCase> result = {example(2, 7, {3, 1, 5}, 0, 7),     example(1, 1, {1, 1, 1}, 0, 1),
-                                    example(1, 13, {4, 2, 6}, 3, 13),   example(2, 11, {2, 2, 4}, 0, 4),
-                                    example(1, 17, {1, 1, 3}, 5, 7),    example(1, 293, {2, 1, 8}, 0, 293),
-                                    example(1, 211, {2, 1, 5}, 70, 97), example(2, 70, {2, 1, 67}, 0, 70),
-                                    example(1, 67, {1, 1, 193}, 9, 40)};
+  const auto add = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window, i64 document) {
+    result.push_back(kCase(dtype, {num_sequences, shape_of(sequence, layout, window), document}));
+  };
+  add(2, 7, {3, 1, 5}, 0, 7);
+  add(1, 1, {1, 1, 1}, 0, 1);
+  add(1, 13, {4, 2, 6}, 3, 13);
+  add(2, 11, {2, 2, 4}, 0, 4);
+  add(1, 17, {1, 1, 3}, 5, 7);
+  add(1, 293, {2, 1, 8}, 0, 293);
+  add(1, 211, {2, 1, 5}, 70, 97);
+  add(2, 70, {2, 1, 67}, 0, 70);
+  add(1, 67, {1, 1, 193}, 9, 40);
+  // document_start is there and not to be looked at.
+  const auto add_plain = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window,
+                             bool deterministic) {
+    AttentionShape shape = shape_of(sequence, layout, window);
+    shape.documents = false;
+    shape.deterministic = deterministic;
+    result.push_back(kCase(dtype, {num_sequences, shape, 3}));
+  };
+  add_plain(2, 11, {2, 1, 4}, 0, true);
+  add_plain(1, 19, {2, 2, 3}, 6, true);
   if (dtype == DType::kBF16) {  // what tensor cores take
-    for (const ir::OpCase& more :
-         {example(1, 1, {1, 1, 8}, 0, 1), example(2, 65, {4, 2, 16}, 0, 65),
-          example(1, 257, {2, 1, 64}, 0, 101), example(1, 211, {3, 3, 72}, 70, 97),
-          example(2, 150, {4, 1, 128}, 0, 150), example(1, 400, {2, 1, 128}, 33, 400)}) {
-      result.push_back(more);
+    add(1, 1, {1, 1, 8}, 0, 1);
+    add(2, 65, {4, 2, 16}, 0, 65);
+    add(1, 257, {2, 1, 64}, 0, 101);
+    add(1, 211, {3, 3, 72}, 70, 97);
+    add(2, 150, {4, 1, 128}, 0, 150);
+    add(1, 400, {2, 1, 128}, 33, 400);
+    for (const bool deterministic : {true, false}) {  // what cuDNN takes
+      add_plain(2, 128, {2, 2, 64}, 0, deterministic);
+      add_plain(1, 384, {4, 1, 64}, 0, deterministic);
+      add_plain(2, 256, {4, 1, 128}, 0, deterministic);
+      add_plain(1, 256, {2, 2, 128}, 100, deterministic);
+      add_plain(1, 384, {4, 1, 128}, 128, deterministic);
+      add_plain(1, 128, {2, 1, 32}, 0, deterministic);
     }
+    add_plain(2, 200, {4, 1, 64}, 0, true);  // and does not: not whole tiles
   }
   return result;
 }
