@@ -9,6 +9,8 @@
 
 #include "base/sticky_max.h"
 #include "config/load.h"
+#include "device/cuda.h"
+#include "device/cuda_cudnn.h"
 #include "ir/paths.h"
 #include "model/parameters.h"
 #include "train/compute_device.h"
@@ -20,15 +22,29 @@ namespace {
 using train::Engine;
 using train::StepResult;
 
+// What attention does: in float32 and among documents by kernels of our own, else by cuDNN where there is
+// one.
+struct Kind {
+  const char* name;
+  config::Compute compute;
+  bool documents;
+};
+
+constexpr Kind kKinds[] = {{"float32", config::Compute::kF32, true},
+                           {"bfloat16", config::Compute::kBF16, true},
+                           {"bfloat16_without_documents", config::Compute::kBF16, false}};
+
 // The laptop's model in small batches.
-config::Config laptop(config::Device device, config::Compute compute = config::Compute::kF32) {
+config::Config laptop(config::Device device, const Kind& kind) {
   const std::vector<std::string> overrides = {"--data.batch_sequences=4", "--data.microbatch_sequences=2",
                                               "--run.max_steps=10"};
   Expected<config::Loaded> loaded =
       config::load("preset:laptop", overrides, {.purpose = config::Purpose::kPlan});
   EXPECT_TRUE(loaded.has_value()) << loaded.error().text();
   loaded->config.run.device = device;
-  loaded->config.precision.compute = compute;
+  // The CPU has float32 alone.
+  loaded->config.precision.compute = device == config::Device::kCpu ? config::Compute::kF32 : kind.compute;
+  loaded->config.data.document_mask = kind.documents;
   return loaded->config;
 }
 
@@ -41,7 +57,8 @@ data::Batch random_batch(const config::Config& config, unsigned seed) {
     batch.tokens.push_back(static_cast<i32>(random() % vocabulary));
     batch.targets.push_back(random() % 9 == 0 ? data::kIgnoredTarget
                                               : static_cast<i32>(random() % vocabulary));
-    batch.document_start.push_back(t % length < length / 3 ? 0 : static_cast<i32>(length / 3));
+    const bool first = !config.data.document_mask || t % length < length / 3;
+    batch.document_start.push_back(first ? 0 : static_cast<i32>(length / 3));
   }
   return batch;
 }
@@ -84,7 +101,7 @@ double relative_norm(const std::vector<double>& actual, const std::vector<double
   return std::sqrt(difference / norm);
 }
 
-class Cuda : public testing::TestWithParam<config::Compute> {
+class Cuda : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     if (train::resolve_device(config::Device::kAuto) != config::Device::kCuda) {
@@ -92,17 +109,15 @@ class Cuda : public testing::TestWithParam<config::Compute> {
     }
   }
   [[nodiscard]] static config::Config cuda_laptop() { return laptop(config::Device::kCuda, GetParam()); }
+  [[nodiscard]] static config::Config cpu_laptop() { return laptop(config::Device::kCpu, GetParam()); }
   ThreadPool pool_{2};
 };
 
-INSTANTIATE_TEST_SUITE_P(In, Cuda, testing::Values(config::Compute::kF32, config::Compute::kBF16),
-                         [](const auto& info) {
-                           return info.param == config::Compute::kF32 ? std::string("float32")
-                                                                      : std::string("bfloat16");
-                         });
+INSTANTIATE_TEST_SUITE_P(In, Cuda, testing::ValuesIn(kKinds),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Cuda, InitialWeightsAreTheCpusToTheBit) {
-  const std::unique_ptr<Engine> cpu = make_engine(laptop(config::Device::kCpu), pool_);
+  const std::unique_ptr<Engine> cpu = make_engine(cpu_laptop(), pool_);
   const std::unique_ptr<Engine> cuda = make_engine(cuda_laptop(), pool_);
   for (const Engine::Tensor& tensor : cpu->checkpoint_tensors()) {
     EXPECT_EQ(cpu->read(tensor.path), cuda->read(tensor.path)) << tensor.path;
@@ -116,8 +131,8 @@ TEST_P(Cuda, InitialWeightsAreTheCpusToTheBit) {
 // gradients of experts, router and the norm before them differ by the sum of 2 * 1 % of their squares, 0.14;
 // 0.2 allowed.
 TEST_P(Cuda, AStepIsTheCpus) {
-  const bool bf16 = GetParam() == config::Compute::kBF16;
-  const config::Config config = laptop(config::Device::kCpu);
+  const bool bf16 = GetParam().compute == config::Compute::kBF16;
+  const config::Config config = cpu_laptop();
   const std::unique_ptr<Engine> cpu = make_engine(config, pool_);
   const std::unique_ptr<Engine> cuda = make_engine(cuda_laptop(), pool_);
   const data::Batch batch = random_batch(config, 3);
@@ -153,6 +168,28 @@ TEST_P(Cuda, AStepIsTheCpus) {
   const train::Evaluation theirs = cpu->evaluate(part);
   EXPECT_EQ(ours.targets, theirs.targets);
   EXPECT_NEAR(ours.ce_sum / theirs.ce_sum, 1, bf16 ? 1e-2 : 1e-3);  // after one step of the sign of gradients
+}
+
+// Without cuDNN a run goes on with kernels of our own; with it, it does not use them.
+TEST_P(Cuda, KernelsOfOurOwnGiveTheSameStep) {
+  const auto run = [&](bool cudnn) {
+    config::Config config = cuda_laptop();
+    config.run.cudnn = cudnn;
+    const std::unique_ptr<Engine> engine = make_engine(config, pool_);
+    const StepResult result = engine->step(random_batch(config, 3), 1e-3);
+    return std::pair(result, engine->read(ir::gradient_path("blocks.0.attention.wqkv")));
+  };
+  const auto [with, with_gradient] = run(true);
+  const auto [without, without_gradient] = run(false);
+  EXPECT_NEAR(with.ce, without.ce, 3e-3);
+  EXPECT_NEAR(with.grad_norm / without.grad_norm, 1, 2e-2);
+  const bool fused = GetParam().compute == config::Compute::kBF16 && !GetParam().documents;
+  if (fused && device::cudnn_problem().empty() &&
+      device::CudaDevice::open().value()->target().architecture == 90) {
+    EXPECT_NE(with_gradient, without_gradient) << "cuDNN was not used";
+  } else {
+    EXPECT_EQ(with_gradient, without_gradient);
+  }
 }
 
 // Between two step boundaries nothing waits for the device; the boundary itself does, once.
@@ -199,7 +236,7 @@ TEST_P(Cuda, RecomputeChangesNoBit) {
 // Training learns the same thing: 200 steps on sequences with a rule, mean of the last 50 losses.
 TEST_P(Cuda, TwoHundredStepsLearnWhatTheCpuLearns) {
   const auto run = [&](config::Device device) {
-    const config::Config config = device == config::Device::kCuda ? cuda_laptop() : laptop(device);
+    const config::Config config = device == config::Device::kCuda ? cuda_laptop() : cpu_laptop();
     const std::unique_ptr<Engine> engine = make_engine(config, pool_);
     std::mt19937 random(11);
     double sum = 0;

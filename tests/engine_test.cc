@@ -56,6 +56,7 @@ config::Config small_config(config::Compute compute) {
   model.moe.shared_hidden = 10;
   model.moe.router = {.normalize_weights = true, .z_loss_weight = 1e-3, .balance_loss = {.weight = 0.02}};
   config.data.batch_sequences = kSequences;
+  config.data.document_mask = true;
   config.precision.compute = compute;
   config.optimizer.lr = 1e-2;
   return config;

@@ -91,6 +91,7 @@ config::Config make_config(const std::string& model, i64 sequences, config::Comp
   config.model = *read;
   config.model.sequence_length = kSequence;
   config.data.batch_sequences = sequences;
+  config.data.document_mask = true;
   config.precision.compute = compute;
   config.run.device =
       compute == config::Compute::kF32 ? config::Device::WYCH_GOLDEN_DEVICE : config::Device::kCpu;

@@ -58,6 +58,7 @@ struct Options {
   ExportCsvOptions export_csv;
   ExportReportOptions export_report;
   BenchGroupedOptions bench_grouped;
+  BenchAttentionOptions bench_attention;
 };
 
 // A command with what to hand back when it was chosen.
@@ -416,6 +417,23 @@ Entry add_bench_grouped(CLI::App& bench, BenchGroupedOptions& options) {
   return {command, nullptr, [&options] { return options; }};
 }
 
+Entry add_bench_attention(CLI::App& bench, BenchAttentionOptions& options) {
+  CLI::App* command = bench.add_subcommand("attention", "causal attention on a CUDA device");
+  command->add_option("--repeats", options.repeats, "passes to take the median of")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options.json, "numbers for programs");
+  command->footer(
+      R"(Forward and gradient in bfloat16 without documents: by cuDNN, its gradient in one order of sums
+(what training uses) and in any order (precision.deterministic = false), and by wych's own kernels,
+which take what cuDNN does not. Beside the rate of one large product. FLOPs are those of the pairs
+that see each other: 4 head_dim a pair and head forward, 10 head_dim backward.
+
+Example:
+  wych bench attention --json)");
+  return {command, nullptr, [&options] { return options; }};
+}
+
 std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   std::vector<Entry> entries = {add_train(app, options.train),       add_eval(app, options.eval),
                                 add_generate(app, options.generate), add_plan(app, options.plan),
@@ -437,6 +455,7 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   entries.push_back(add_bench_step(*bench, options.bench_step));
   entries.push_back(add_bench_gemm(*bench, options.bench_gemm));
   entries.push_back(add_bench_grouped(*bench, options.bench_grouped));
+  entries.push_back(add_bench_attention(*bench, options.bench_attention));
   bench->group("Commands");
   CLI::App* exports = app.add_subcommand("export", "what a run recorded, for other programs");
   exports->require_subcommand(1);

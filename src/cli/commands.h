@@ -157,6 +157,11 @@ struct BenchGroupedOptions {
   bool json = false;
 };
 
+struct BenchAttentionOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
 struct ExportCsvOptions {
   std::string run_dir;
   std::string out;  // empty: standard output
@@ -166,11 +171,12 @@ struct ExportReportOptions {
   std::string run_dir;
 };
 
-using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
-                             ConvertOptions, DataPrepareOptions, DataInspectOptions, DataTokenizeOptions,
-                             DataConvertOptions, TokenizerTrainOptions, TokenizerEncodeOptions,
-                             TokenizerInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions,
-                             ExportCsvOptions, ExportReportOptions, BenchGroupedOptions>;
+using Command =
+    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
+                 DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
+                 TokenizerTrainOptions, TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
+                 BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions,
+                 BenchGroupedOptions, BenchAttentionOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -191,5 +197,6 @@ Expected<int> run(const BenchGemmOptions& options);
 Expected<int> run(const ExportCsvOptions& options);
 Expected<int> run(const ExportReportOptions& options);
 Expected<int> run(const BenchGroupedOptions& options);
+Expected<int> run(const BenchAttentionOptions& options);
 
 }  // namespace wych::cli

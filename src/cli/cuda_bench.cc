@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/philox.h"
 #include "cli/commands.h"
+#include "cli/cuda_timing.h"
 #include "device/cuda.h"
 #include "io/json.h"
 #include "kernels/cuda_grouped_sm90.h"
@@ -46,22 +46,6 @@ std::vector<i64> uneven_counts(const Problem& problem) {
   }
   counts.front() += rest;
   return counts;
-}
-
-// Median seconds of what `work` queues.
-double time_work(device::CudaDevice& device, i64 repeats, const std::function<void()>& work) {
-  std::vector<double> seconds;
-  device::CudaTimer timer;
-  for (i64 repeat = 0; repeat < repeats + 2; ++repeat) {
-    timer.start(device);
-    work();
-    timer.stop(device);
-    if (repeat >= 2) {
-      seconds.push_back(timer.seconds());
-    }
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
 }
 
 struct Row {
@@ -115,17 +99,17 @@ Expected<Row> measure(device::CudaDevice& device, const Problem& problem, i64 re
   CUstream_st* stream = device.stream();
   const CudaTarget& target = device.target();
   randomise();
-  row.dw = flops / time_work(device, repeats, [&] {
+  row.dw = flops / median_seconds(device, repeats, [&] {
              kernels::grouped_sm90_dw(stream, target, shape, device_offsets, y, x, false, dw);
            });
-  row.dw_accumulate = flops / time_work(device, repeats, [&] {
+  row.dw_accumulate = flops / median_seconds(device, repeats, [&] {
                         kernels::grouped_sm90_dw(stream, target, shape, device_offsets, y, x, true, dw);
                       });
-  row.forward = flops / time_work(device, repeats, [&] {
+  row.forward = flops / median_seconds(device, repeats, [&] {
                   kernels::grouped_sm90_forward(stream, target, shape, device_offsets, x, w, y);
                 });
   randomise();
-  row.dx = flops / time_work(device, repeats, [&] {
+  row.dx = flops / median_seconds(device, repeats, [&] {
              kernels::grouped_sm90_dx(stream, target, shape, device_offsets, y, w, x);
            });
   return row;

@@ -53,6 +53,7 @@ struct RunConfig {
   i64 max_tokens = 0;  // 0: unset
   i64 hard_stop = 0;   // steps; 0: off
   Device device = Device::kAuto;
+  bool cudnn = true;            // attention by cuDNN where it can; CUDA only
   bool eager = false;           // one instruction at a time, results checked for NaN; CUDA only
   i64 threads = 0;              // 0: one per core
   std::string resume = "auto";  // "auto", "never" or a folder
@@ -234,6 +235,7 @@ struct ParallelConfig {
 
 struct PrecisionConfig {
   Compute compute = Compute::kF32;
+  bool deterministic = true;
   bool operator==(const PrecisionConfig&) const = default;
 };
 

@@ -120,6 +120,9 @@ void add_run(Table& table, RunConfig& run) {
   table.choice("device", run.device, kDevices,
                "`auto`: a CUDA device if there is one and the build has CUDA, else the CPU.");
   table.add(
+      "cudnn", run.cudnn,
+      "CUDA: attention by cuDNN where it can (docs/device.md); without, by slower kernels of wych's own.");
+  table.add(
       "eager", run.eager,
       "CUDA: runs uncaptured, one instruction at a time, and names the first whose result is not finite.");
   table.add("threads", run.threads, kThreads, "Threads of the CPU's kernels; 0: one per core.");
@@ -315,6 +318,9 @@ void add_parallel(Table& table, ParallelConfig& parallel) {
 void add_rest(Table& table, Config& config) {
   table.section("precision");
   table.choice("compute", config.precision.compute, kComputes, "Type of weights in use and activations.");
+  table.add(
+      "deterministic", config.precision.deterministic,
+      "The same run gives the same bits. Without, attention's gradient in bfloat16 on CUDA may be faster.");
   table.section("memory");
   table.choice("recompute", config.memory.recompute, kRecomputes,
                "Activations computed again in the backward pass: none, the cheap ones, or whole blocks.");

@@ -16,6 +16,7 @@ struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace wych::device {
 
+class CudaAttention;
 class Matmul;
 
 class DeviceError : public std::runtime_error {
@@ -43,6 +44,8 @@ class CudaDevice {
   [[nodiscard]] CUstream_st* stream() const { return stream_; }
   // Products on this device; made when first asked for.
   [[nodiscard]] Matmul& matmul();
+  // Attention by cuDNN, likewise.
+  [[nodiscard]] CudaAttention& attention();
 
   // Queue on the stream. Host memory should be pinned (PinnedMemory): else the calls wait by themselves.
   void copy_to_device(std::byte* to, const std::byte* from, i64 bytes);
@@ -59,6 +62,7 @@ class CudaDevice {
   i64 memory_bytes_ = 0;
   CUstream_st* stream_ = nullptr;
   std::unique_ptr<Matmul> matmul_;
+  std::unique_ptr<CudaAttention> attention_;
   i64 num_synchronizations_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "device/cuda.h"
+#include "device/cuda_attention.h"
 #include "device/cuda_check.h"
 #include "device/cuda_matmul.h"
 
@@ -54,6 +55,7 @@ Expected<std::unique_ptr<CudaDevice>> CudaDevice::open(int index) {
 CudaDevice::CudaDevice() = default;
 
 CudaDevice::~CudaDevice() {
+  attention_.reset();  // cuDNN knows the stream
   if (stream_ != nullptr) {
     cudaStreamDestroy(stream_);
   }
@@ -64,6 +66,13 @@ Matmul& CudaDevice::matmul() {
     matmul_ = std::make_unique<Matmul>();
   }
   return *matmul_;
+}
+
+CudaAttention& CudaDevice::attention() {
+  if (!attention_) {
+    attention_ = std::make_unique<CudaAttention>();
+  }
+  return *attention_;
 }
 
 i64 CudaDevice::free_bytes() const {

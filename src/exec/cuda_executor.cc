@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "device/cuda_attention.h"
 #include "ir/interpret.h"
 #include "ir/print.h"
 
@@ -103,6 +104,7 @@ int CudaExecutor::load(const plan::Program& program) {
   }
   place_twins(program.inputs, loaded.inputs);
   place_twins(program.outputs, loaded.outputs);
+  prepare(loaded);
   if (!options_.eager) {
     loaded.graph = device::CudaGraph::capture(*device_, [&] { queue_all(loaded); });
   }
@@ -118,20 +120,34 @@ void CudaExecutor::fill_with_nan(const std::vector<plan::Slot>& slots) {
   }
 }
 
+ir::CudaContext CudaExecutor::context(const LoadedProgram& loaded, std::size_t index) {
+  const Operands& operands = loaded.operands[index];
+  return {.inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .accumulate = loaded.program->instructions[index].accumulate,
+          .workspace = operands.workspace,
+          .stream = device_->stream(),
+          .target = device_->target(),
+          .matmul = &device_->matmul(),
+          .attention = options_.cudnn ? &device_->attention() : nullptr};
+}
+
+void CudaExecutor::prepare(const LoadedProgram& loaded) {
+  for (std::size_t i = 0; i < loaded.program->instructions.size(); ++i) {
+    loaded.program->instructions[i].op->prepare_cuda(context(loaded, i));
+  }
+  for (const std::string& note : device_->attention().take_notes()) {
+    fmt::print(stderr, "{}\n", note);
+  }
+}
+
 void CudaExecutor::queue(const LoadedProgram& loaded, std::size_t index) {
   const plan::Instruction& instruction = loaded.program->instructions[index];
-  const Operands& operands = loaded.operands[index];
   if (options_.poison) {
     fill_with_nan(instruction.fresh);
     fill_with_nan({instruction.workspace});
   }
-  instruction.op->launch_cuda({.inputs = operands.inputs,
-                               .outputs = operands.outputs,
-                               .accumulate = instruction.accumulate,
-                               .workspace = operands.workspace,
-                               .stream = device_->stream(),
-                               .target = device_->target(),
-                               .matmul = &device_->matmul()});
+  instruction.op->launch_cuda(context(loaded, index));
   if (options_.poison) {
     fill_with_nan(instruction.released);
   }

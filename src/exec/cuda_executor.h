@@ -16,6 +16,7 @@ struct CudaOptions {
   // Runs programs instruction by instruction, waits behind each and looks for values that are not finite in
   // what it wrote: the first such node is printed.
   bool eager = false;
+  bool cudnn = true;  // false: kernels of our own alone
 };
 
 class CudaExecutor final : public Executor {
@@ -26,7 +27,7 @@ class CudaExecutor final : public Executor {
                                                         std::unique_ptr<device::CudaDevice> device,
                                                         const CudaOptions& options = {});
 
-  // Captures the program.
+  // Prepares its ops and captures the program. What people should know of it goes to standard error, once.
   int load(const plan::Program& program) override;
   // One launch, of the captured graph. With a profiler: instruction by instruction, each timed on the device.
   void start(int program, Profiler* profiler = nullptr) override;
@@ -66,6 +67,8 @@ class CudaExecutor final : public Executor {
   [[nodiscard]] std::byte* address(const plan::Slot& slot) const;
   void place_twins(const std::vector<plan::Binding>& bindings, std::vector<Twin>& twins);
   void queue_inputs(const LoadedProgram& loaded);
+  ir::CudaContext context(const LoadedProgram& loaded, std::size_t instruction);
+  void prepare(const LoadedProgram& loaded);
   void queue(const LoadedProgram& loaded, std::size_t instruction);
   void queue_outputs(const LoadedProgram& loaded);
   void queue_all(const LoadedProgram& loaded);

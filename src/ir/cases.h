@@ -39,6 +39,8 @@ struct OpCase {
   // entry.
   i64 reduction_length = 1;
   double tolerance_scale = 4.0;
+  // False: the CUDA kernel may sum in another order each time, so bits need not repeat.
+  bool repeats_on_cuda = true;
 };
 
 }  // namespace wych::ir

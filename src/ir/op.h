@@ -17,8 +17,9 @@
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
 namespace wych::device {
+class CudaAttention;
 class Matmul;
-}
+}  // namespace wych::device
 
 namespace wych::ir {
 
@@ -97,22 +98,25 @@ struct CudaContext {
   std::byte* workspace = nullptr;  // cuda_workspace() bytes, 256-byte aligned, undefined content
   CUstream_st* stream = nullptr;
   CudaTarget target;
-  device::Matmul* matmul = nullptr;  // dense products in bfloat16
+  device::Matmul* matmul = nullptr;            // dense products in bfloat16
+  device::CudaAttention* attention = nullptr;  // cuDNN's attention; null: kernels of our own alone
 
   [[nodiscard]] const View& input(int index) const { return inputs[static_cast<std::size_t>(index)]; }
   [[nodiscard]] const View& output(int index) const { return outputs[static_cast<std::size_t>(index)]; }
 };
 
 // In the class of an op with a CUDA kernel. launch_cuda is defined in the op's .cu file, which builds without
-// CUDA leave out; planning for CUDA works in any build.
+// CUDA leave out; planning for CUDA works in any build. WYCH_CUDA_PREPARE says the same of prepare_cuda.
 #if WYCH_CUDA
 #define WYCH_CUDA_KERNEL                                               \
   [[nodiscard]] bool has_cuda_kernel() const override { return true; } \
   void launch_cuda(const ::wych::ir::CudaContext& context) const override
+#define WYCH_CUDA_PREPARE void prepare_cuda(const ::wych::ir::CudaContext& context) const override
 #else
 #define WYCH_CUDA_KERNEL                                               \
   [[nodiscard]] bool has_cuda_kernel() const override { return true; } \
   static_assert(true)
+#define WYCH_CUDA_PREPARE static_assert(true)
 #endif
 
 // What an Op is asked to differentiate: its node's values.
@@ -177,6 +181,9 @@ class Op {
   }
   [[nodiscard]] virtual bool has_cuda_kernel() const { return false; }
   virtual void launch_cuda(const CudaContext& context) const;
+  // Once per node when its program is loaded, before anything is recorded: builds what launch_cuda must not,
+  // which is what libraries call plans. Gets what launch_cuda will get, and runs nothing.
+  virtual void prepare_cuda(const CudaContext& /*context*/) const {}
 };
 
 // "rms_norm(eps=1e-05)"

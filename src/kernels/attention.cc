@@ -37,7 +37,7 @@ struct Head {
   }
   // The keys that query i sees.
   [[nodiscard]] Range visible(i64 i) const {
-    const i64 document = problem.document_start[first_token + i];
+    const i64 document = problem.document_start != nullptr ? problem.document_start[first_token + i] : 0;
     const i64 oldest = problem.window > 0 ? i + 1 - problem.window : 0;
     return {std::max({document, oldest, i64{0}}), i + 1};
   }
@@ -137,7 +137,7 @@ void forward_block(const Head<T>& head, Range queries, T* out, T* lse) {
   });
   for (i64 r = 0; r < num_queries; ++r) {
     scale_row(out_rows + r * problem.out_width(), problem.head_dim, T{1} / states[r].sum);
-    lse[head.query_head * problem.tokens() + head.first_token + queries.begin + r] =
+    lse[problem.lse_at(head.first_token, head.query_head) + queries.begin + r] =
         states[r].largest + std::log(states[r].sum);
   }
 }
@@ -174,7 +174,7 @@ void backward_block(const Head<T>& head, Range queries, const Gradients<T>& grad
   const i64 token = head.first_token + queries.begin;
   const T* dout = gradients.dout + token * out_width + head.query_column();
   const T* out = gradients.out + token * out_width + head.query_column();
-  const T* lse = gradients.lse + head.query_head * problem.tokens() + token;
+  const T* lse = gradients.lse + problem.lse_at(head.first_token, head.query_head) + queries.begin;
   T* dq = gradients.dqkv + token * width + head.query_column();
   alignas(64) T scores[kQueries * kKeys];
   alignas(64) T products[kQueries * kKeys];

@@ -18,14 +18,17 @@ struct AttentionProblem {
   i64 window;  // 0: unlimited
   T scale;
   const T* qkv;               // [num_sequences S, width]
-  const i32* document_start;  // [num_sequences S]
+  const i32* document_start;  // [num_sequences S], or null: no documents
 
-  [[nodiscard]] i64 tokens() const { return num_sequences * sequence; }
   [[nodiscard]] i64 width() const { return (query_heads + 2 * kv_heads) * head_dim; }
   [[nodiscard]] i64 out_width() const { return query_heads * head_dim; }
+  // Where a head of a sequence lies in lse.
+  [[nodiscard]] i64 lse_at(i64 first_token, i64 head) const {
+    return first_token * query_heads + head * sequence;
+  }
 };
 
-// Writes out[tokens, query_heads head_dim] and lse[query_heads, tokens]. Up to 110 KiB of stack.
+// Writes out[tokens, query_heads head_dim] and lse[num_sequences, query_heads, S]. Up to 110 KiB of stack.
 template <class T>
 void attention_forward(ThreadPool& pool, const AttentionProblem<T>& problem, T* out, T* lse);
 

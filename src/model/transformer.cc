@@ -75,9 +75,13 @@ class Transformer {
 
   Attend causal_attention(ValueId document_start, i64 sequence) {
     return [this, document_start, sequence](i64 layer, ValueId qkv) {
-      return ops::attention(
-          builder_, qkv, document_start,
-          {.layout = layout_, .sequence = sequence, .window = model_.window_of(layer), .scale = scale_});
+      return ops::attention(builder_, qkv, document_start,
+                            {.layout = layout_,
+                             .sequence = sequence,
+                             .window = model_.window_of(layer),
+                             .scale = scale_,
+                             .documents = options_.documents,
+                             .deterministic = options_.deterministic});
     };
   }
 

@@ -12,6 +12,8 @@ namespace wych::model {
 struct BuildOptions {
   DType compute = DType::kF32;  // of activations; bf16 keeps weights twice (model/parameters.h)
   i64 alignment = 16;           // rows to which expert segments are aligned
+  bool documents = true;  // false: document_start is at most 0 everywhere, and attention need not look at it
+  bool deterministic = true;  // ops::AttentionShape
 };
 
 // One microbatch's forward (inputs: ir/paths.h) with its losses: "ce", "z", and per MoE layer

@@ -20,7 +20,7 @@ kernels::AttentionProblem<T> problem_of(const AttentionShape& shape, const ir::V
           .window = shape.window,
           .scale = static_cast<T>(shape.scale),
           .qkv = qkv.as<T>(),
-          .document_start = document_start.as<i32>()};
+          .document_start = shape.documents ? document_start.as<i32>() : nullptr};
 }
 
 void visit_shape(const AttentionShape& shape, ir::AttributeVisitor& visitor) {
@@ -28,6 +28,8 @@ void visit_shape(const AttentionShape& shape, ir::AttributeVisitor& visitor) {
   visitor.visit("sequence", shape.sequence);
   visitor.visit("window", shape.window);
   visitor.visit("scale", shape.scale);
+  visitor.visit("documents", i64{shape.documents});
+  visitor.visit("deterministic", i64{shape.deterministic});
 }
 
 bool are_sequences(const ir::TensorType& qkv, const ir::TensorType& document_start,
@@ -41,7 +43,7 @@ ir::TensorType out_type(const ir::TensorType& qkv, const AttentionShape& shape) 
 }
 
 ir::TensorType lse_type(const ir::TensorType& qkv, const AttentionShape& shape) {
-  return {stats_dtype(qkv.dtype), {shape.layout.query_heads, qkv.shape[0]}};
+  return {stats_dtype(qkv.dtype), {qkv.shape[0] / shape.sequence, shape.layout.query_heads, shape.sequence}};
 }
 
 // Pairs of a query and a key of one head that see each other, without documents.
@@ -59,9 +61,12 @@ struct Example {
 
   [[nodiscard]] i64 tokens() const { return num_sequences * shape.sequence; }
   [[nodiscard]] std::string label() const {
-    return fmt::format("B={} S={} hq={} hkv={} hd={} window={} documents of {}", num_sequences,
+    return fmt::format("B={} S={} hq={} hkv={} hd={} window={} documents of {}{}", num_sequences,
                        shape.sequence, shape.layout.query_heads, shape.layout.kv_heads, shape.layout.head_dim,
-                       shape.window, document);
+                       shape.window, document,
+                       shape.documents       ? ""
+                       : shape.deterministic ? ", ignored"
+                                             : ", ignored, in any order");
   }
   [[nodiscard]] ir::CaseInput starts() const {
     ir::CaseInput input{{DType::kI32, {tokens()}}};
@@ -79,8 +84,8 @@ struct Example {
   [[nodiscard]] bool sees(i64 t, i64 u) const {
     const i64 i = t % shape.sequence;
     const i64 j = u % shape.sequence;
-    return t / shape.sequence == u / shape.sequence && j <= i && i / document == j / document &&
-           (shape.window == 0 || i - j < shape.window);
+    return t / shape.sequence == u / shape.sequence && j <= i &&
+           (!shape.documents || i / document == j / document) && (shape.window == 0 || i - j < shape.window);
   }
   [[nodiscard]] std::size_t q(i64 t, i64 h) const { return at(t, h); }
   [[nodiscard]] std::size_t k(i64 t, i64 h) const {
@@ -92,7 +97,10 @@ struct Example {
   [[nodiscard]] std::size_t out(i64 t, i64 h) const {
     return static_cast<std::size_t>((t * shape.layout.query_heads + h) * shape.layout.head_dim);
   }
-  [[nodiscard]] std::size_t lse(i64 t, i64 h) const { return static_cast<std::size_t>(h * tokens() + t); }
+  [[nodiscard]] std::size_t lse(i64 t, i64 h) const {
+    const i64 row = t / shape.sequence * shape.layout.query_heads + h;
+    return static_cast<std::size_t>(row * shape.sequence + t % shape.sequence);
+  }
 
   // sum_c a[i + c] b[j + c] over a head.
   [[nodiscard]] double inner(const std::vector<double>& a, std::size_t i, const std::vector<double>& b,
@@ -130,6 +138,13 @@ void for_each_pair(const Example& e, const F& pair) {
   }
 }
 
+// Sums are float32; what is bfloat16 (p, ds, the result) rounds once, and roundings of a sum's terms cancel.
+void bound_bf16(ir::OpCase& example, DType dtype) {
+  if (dtype == DType::kBF16) {
+    example.reduction_length = 1;
+  }
+}
+
 ir::OpCase attention_case(DType dtype, const Example& e) {
   ir::OpCase example;
   example.label = e.label();
@@ -155,6 +170,7 @@ ir::OpCase attention_case(DType dtype, const Example& e) {
   example.differentiable = {0};
   example.gradient_outputs = {0};
   example.reduction_length = e.shape.sequence + e.shape.layout.head_dim;
+  bound_bf16(example, dtype);
   return example;
 }
 
@@ -185,33 +201,79 @@ ir::OpCase attention_dqkv_case(DType dtype, const Example& e) {
     return result;
   };
   example.reduction_length = e.shape.sequence * e.shape.layout.group() + e.shape.layout.head_dim;
+  example.repeats_on_cuda = e.shape.deterministic;
+  bound_bf16(example, dtype);
   return example;
 }
 
 template <ir::OpCase (*kCase)(DType, const Example&)>
 std::vector<ir::OpCase> cases(DType dtype) {
-  const auto example = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window,
-                           i64 document) {
-    const double scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim));
-    return kCase(dtype, {num_sequences, {layout, sequence, window, scale}, document});
+  std::vector<ir::OpCase> result;
+  const auto shape_of = [](i64 sequence, const HeadLayout& layout, i64 window) {
+    return AttentionShape{.layout = layout,
+                          .sequence = sequence,
+                          .window = window,
+                          .scale = 1.0 / std::sqrt(static_cast<double>(layout.head_dim))};
   };
-  std::vector<ir::OpCase> result = {example(2, 7, {3, 1, 5}, 0, 7),     example(1, 1, {1, 1, 1}, 0, 1),
-                                    example(1, 13, {4, 2, 6}, 3, 13),   example(2, 11, {2, 2, 4}, 0, 4),
-                                    example(1, 17, {1, 1, 3}, 5, 7),    example(1, 293, {2, 1, 8}, 0, 293),
-                                    example(1, 211, {2, 1, 5}, 70, 97), example(2, 70, {2, 1, 67}, 0, 70),
-                                    example(1, 67, {1, 1, 193}, 9, 40)};
+  const auto add = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window, i64 document) {
+    result.push_back(kCase(dtype, {num_sequences, shape_of(sequence, layout, window), document}));
+  };
+  add(2, 7, {3, 1, 5}, 0, 7);
+  add(1, 1, {1, 1, 1}, 0, 1);
+  add(1, 13, {4, 2, 6}, 3, 13);
+  add(2, 11, {2, 2, 4}, 0, 4);
+  add(1, 17, {1, 1, 3}, 5, 7);
+  add(1, 293, {2, 1, 8}, 0, 293);
+  add(1, 211, {2, 1, 5}, 70, 97);
+  add(2, 70, {2, 1, 67}, 0, 70);
+  add(1, 67, {1, 1, 193}, 9, 40);
+  // document_start is there and not to be looked at.
+  const auto add_plain = [&](i64 num_sequences, i64 sequence, const HeadLayout& layout, i64 window,
+                             bool deterministic) {
+    AttentionShape shape = shape_of(sequence, layout, window);
+    shape.documents = false;
+    shape.deterministic = deterministic;
+    result.push_back(kCase(dtype, {num_sequences, shape, 3}));
+  };
+  add_plain(2, 11, {2, 1, 4}, 0, true);
+  add_plain(1, 19, {2, 2, 3}, 6, true);
   if (dtype == DType::kBF16) {  // what tensor cores take
-    for (const ir::OpCase& more :
-         {example(1, 1, {1, 1, 8}, 0, 1), example(2, 65, {4, 2, 16}, 0, 65),
-          example(1, 257, {2, 1, 64}, 0, 101), example(1, 211, {3, 3, 72}, 70, 97),
-          example(2, 150, {4, 1, 128}, 0, 150), example(1, 400, {2, 1, 128}, 33, 400)}) {
-      result.push_back(more);
+    add(1, 1, {1, 1, 8}, 0, 1);
+    add(2, 65, {4, 2, 16}, 0, 65);
+    add(1, 257, {2, 1, 64}, 0, 101);
+    add(1, 211, {3, 3, 72}, 70, 97);
+    add(2, 150, {4, 1, 128}, 0, 150);
+    add(1, 400, {2, 1, 128}, 33, 400);
+    for (const bool deterministic : {true, false}) {  // what cuDNN takes
+      add_plain(2, 128, {2, 2, 64}, 0, deterministic);
+      add_plain(1, 384, {4, 1, 64}, 0, deterministic);
+      add_plain(2, 256, {4, 1, 128}, 0, deterministic);
+      add_plain(1, 256, {2, 2, 128}, 100, deterministic);
+      add_plain(1, 384, {4, 1, 128}, 128, deterministic);
+      add_plain(1, 128, {2, 1, 32}, 0, deterministic);
     }
+    add_plain(2, 200, {4, 1, 64}, 0, true);  // and does not: not whole tiles
   }
   return result;
 }
 
 }  // namespace
+
+std::optional<device::FusedAttention> fused_attention(const AttentionShape& shape, const ir::TensorType& qkv,
+                                                      const CudaTarget& target) {
+  const device::FusedAttention problem{.sequences = qkv.shape[0] / shape.sequence,
+                                       .sequence = shape.sequence,
+                                       .query_heads = shape.layout.query_heads,
+                                       .kv_heads = shape.layout.kv_heads,
+                                       .head_dim = shape.layout.head_dim,
+                                       .window = shape.window < shape.sequence ? shape.window : 0,
+                                       .scale = shape.scale,
+                                       .deterministic = shape.deterministic};
+  if (shape.documents || qkv.dtype != DType::kBF16 || !device::fused_attention_takes(problem, target)) {
+    return std::nullopt;
+  }
+  return problem;
+}
 
 void Attention::visit_attributes(ir::AttributeVisitor& visitor) const { visit_shape(shape_, visitor); }
 
@@ -241,6 +303,12 @@ ir::Cost Attention::cost(std::span<const ir::TensorType> inputs,
   return cost;
 }
 
+i64 Attention::cuda_workspace(std::span<const ir::TensorType> inputs,
+                              std::span<const ir::TensorType> /*outputs*/, const CudaTarget& target) const {
+  const auto fused = fused_attention(shape_, inputs[0], target);
+  return fused ? device::fused_forward_workspace(*fused) : 0;
+}
+
 void Attention::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) {
     kernels::attention_forward(*context.pool, problem_of<T>(shape_, context.input(0), context.input(1)),
@@ -255,10 +323,10 @@ Expected<std::vector<ir::TensorType>> AttentionDqkv::infer(std::span<const ir::T
       inputs[0] != out_type(inputs[1], shape_) || inputs[2] != inputs[0] ||
       inputs[3] != lse_type(inputs[1], shape_)) {
     return ir::shape_error(
-        fmt::format("needs dout A[T,{}], qkv A[T,{}], out A[T,{}], lse S[{},T] and "
+        fmt::format("needs dout A[T,{}], qkv A[T,{}], out A[T,{}], lse S[T/{},{},{}] and "
                     "document_start i32[T], T a multiple of {}, {}",
                     shape_.layout.query_width(), shape_.layout.width(), shape_.layout.query_width(),
-                    shape_.layout.query_heads, shape_.sequence, kTypesText),
+                    shape_.sequence, shape_.layout.query_heads, shape_.sequence, shape_.sequence, kTypesText),
         inputs);
   }
   return std::vector<ir::TensorType>{inputs[1]};
@@ -272,10 +340,12 @@ ir::Cost AttentionDqkv::cost(std::span<const ir::TensorType> inputs,
   return cost;
 }
 
+// Kernels of our own need dout . out, of the shape of lse.
 i64 AttentionDqkv::cuda_workspace(std::span<const ir::TensorType> inputs,
                                   std::span<const ir::TensorType> /*outputs*/,
-                                  const CudaTarget& /*target*/) const {
-  return inputs[3].bytes();  // dout . out, of the shape of lse
+                                  const CudaTarget& target) const {
+  const auto fused = fused_attention(shape_, inputs[1], target);
+  return std::max(inputs[3].bytes(), fused ? device::fused_gradient_workspace(*fused) : 0);
 }
 
 void AttentionDqkv::run_cpu(const ir::ExecContext& context) const {

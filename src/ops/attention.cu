@@ -7,10 +7,12 @@
 // blocks. Tiles start at multiples of 64, so a query's bits depend on what it sees alone. Bytes: every tile
 // reads the keys and values it sees (forward, dq) or the queries and dout that see it.
 //
-// In bfloat16 this is the oracle and fallback of attention_mma.cu, which takes the shapes that it supports.
+// In bfloat16 this is the oracle and fallback of attention_mma.cu, which takes the shapes that it supports;
+// and both are those of cuDNN (device/cuda_attention.h), which takes what was prepared.
 #include <climits>
 #include <type_traits>
 
+#include "device/cuda_attention.h"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/cuda_tile.cuh"
 #include "ops/attention_problem.cuh"
@@ -156,7 +158,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kEach; ++i) {
     factors[i] = 1.0F / state.sum[i];
     if (own_column() == 0 && own_row() + i < count) {
-      lse[tile.head * problem.tokens() + token + own_row() + i] = state.largest[i] + logf(state.sum[i]);
+      lse[problem.lse_at(tile.first_token, tile.head) + tile.first + own_row() + i] =
+          state.largest[i] + logf(state.sum[i]);
     }
   }
   store_rows(sums, factors, count, problem.head_dim, problem.out_width(),
@@ -180,7 +183,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   dot = kernels::warp_sum(dot);
   if (lane == 0) {
-    delta[index % problem.query_heads * problem.tokens() + index / problem.query_heads] = dot;
+    const i64 token = index / problem.query_heads;
+    const i64 query = token % problem.sequence;
+    delta[problem.lse_at(token - query, static_cast<int>(index % problem.query_heads)) + query] = dot;
   }
 }
 
@@ -201,7 +206,7 @@ __global__ void __launch_bounds__(kThreads)
   const i64 token = tile.first_token + tile.first;
   const Rows<T> queries = queries_at(problem, token, tile.head, count);
   const Rows<T> dout = rows_at(problem, gradients.dout, problem.out_width(), token, tile.head, count);
-  const i64 row = tile.head * problem.tokens() + token + own_row();
+  const i64 row = problem.lse_at(tile.first_token, tile.head) + tile.first + own_row();
   float lse[kEach];
   float delta[kEach];
 #pragma unroll
@@ -245,7 +250,7 @@ __device__ void add_key_gradients(Shared& shared, const Problem<T>& problem, con
   const Rows<T> queries = queries_at(problem, token, head, count);
   const Rows<T> dout = rows_at(problem, gradients.dout, problem.out_width(), token, head, count);
   const int num_keys = problem.sequence - key;
-  const i64 column = head * problem.tokens() + token + own_column();
+  const i64 column = problem.lse_at(first_token, head) + query + own_column();
   Tile scores;
   Tile products;
   multiply_rows(shared.products, keys_at(problem, first_token + key, kv_head, num_keys), queries, scores);
@@ -366,9 +371,56 @@ void run_backward(const ir::CudaContext& context, const AttentionShape& shape) {
   });
 }
 
+device::AttentionOperands forward_operands(const ir::CudaContext& context) {
+  return {.qkv = context.input(0).data,
+          .out = context.output(0).data,
+          .lse = context.output(1).data,
+          .workspace = context.workspace};
+}
+
+device::AttentionOperands gradient_operands(const ir::CudaContext& context) {
+  return {.qkv = context.input(1).data,
+          .out = context.input(2).data,
+          .lse = context.input(3).data,
+          .dout = context.input(0).data,
+          .dqkv = context.output(0).data,
+          .workspace = context.workspace};
+}
+
+void prepare(device::AttentionPass pass, const ir::CudaContext& context, const AttentionShape& shape,
+             const ir::View& qkv, const device::AttentionOperands& operands) {
+  const auto problem = fused_attention(shape, *qkv.type, context.target);
+  if (problem && context.attention != nullptr) {
+    context.attention->prepare(pass, context.stream, *problem, operands);
+  }
+}
+
+// False: nothing was prepared, and kernels of our own have to do it.
+bool run_prepared(device::AttentionPass pass, const ir::CudaContext& context, const AttentionShape& shape,
+                  const ir::View& qkv, const device::AttentionOperands& operands) {
+  const auto problem = fused_attention(shape, *qkv.type, context.target);
+  if (!problem || context.attention == nullptr || !context.attention->is_prepared(pass, *problem)) {
+    return false;
+  }
+  context.attention->run(pass, context.stream, *problem, operands);
+  return true;
+}
+
 }  // namespace
 
+void Attention::prepare_cuda(const ir::CudaContext& context) const {
+  prepare(device::AttentionPass::kForward, context, shape_, context.input(0), forward_operands(context));
+}
+
+void AttentionDqkv::prepare_cuda(const ir::CudaContext& context) const {
+  prepare(device::AttentionPass::kGradient, context, shape_, context.input(1), gradient_operands(context));
+}
+
 void Attention::launch_cuda(const ir::CudaContext& context) const {
+  if (run_prepared(device::AttentionPass::kForward, context, shape_, context.input(0),
+                   forward_operands(context))) {
+    return;
+  }
   if (context.input(0).dim(0) > 0) {
     kernels::dispatch_cuda(context.input(0).type->dtype,
                            [&]<class T>(T) { run_forward<T>(context, shape_); });
@@ -376,6 +428,10 @@ void Attention::launch_cuda(const ir::CudaContext& context) const {
 }
 
 void AttentionDqkv::launch_cuda(const ir::CudaContext& context) const {
+  if (run_prepared(device::AttentionPass::kGradient, context, shape_, context.input(1),
+                   gradient_operands(context))) {
+    return;
+  }
   if (context.input(1).dim(0) > 0) {
     kernels::dispatch_cuda(context.input(1).type->dtype,
                            [&]<class T>(T) { run_backward<T>(context, shape_); });

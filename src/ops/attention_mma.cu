@@ -179,7 +179,7 @@ __device__ void store_forward(const Problem& problem, const AttentionTile& tile,
       const float sum = sum_of_row(state.sum[m][half]);
       factors[m][half] = 1.0F / sum;
       if (lane % 4 == 0 && query < problem.sequence) {
-        lse[tile.head * problem.tokens() + tile.first_token + query] =
+        lse[problem.lse_at(tile.first_token, tile.head) + query] =
             fmaf(state.largest[m][half], problem.scale, logf(sum));
       }
     }
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = tile.first + row + 16 * m + 8 * half + lane_index() / 4;
-      const i64 at = tile.head * problem.tokens() + tile.first_token + query;
+      const i64 at = problem.lse_at(tile.first_token, tile.head) + query;
       lse[m][half] = query < problem.sequence ? gradients.lse[at] * kLog2E : 0.0F;
       delta[m][half] = query < problem.sequence ? gradients.delta[at] : 0.0F;
       factors[m][half] = problem.scale;
@@ -345,7 +345,7 @@ __device__ void copy_passing(const Problem& problem, const Gradients& gradients,
   copy_queries<kPassing, kColumns>(problem, gradients.dout, first_token, passing.head, passing.query, to);
   if (threadIdx.x < kPassing) {
     const int query = passing.query + static_cast<int>(threadIdx.x);
-    const i64 at = passing.head * problem.tokens() + first_token + query;
+    const i64 at = problem.lse_at(first_token, passing.head) + query;
     const bool exists = query < problem.sequence;
     rows.first_key[threadIdx.x] = problem.first_key(first_token, query);
     rows.lse[threadIdx.x] = exists ? gradients.lse[at] * kLog2E : 0.0F;

@@ -19,7 +19,7 @@ struct AttentionProblem {
   int window;  // at most `sequence`; 0: unlimited
   float scale;
   const T* qkv;
-  const i32* document_start;
+  const i32* document_start;  // null: no documents
 
   __device__ i64 width() const { return static_cast<i64>(query_heads + 2 * kv_heads) * head_dim; }
   __device__ i64 out_width() const { return static_cast<i64>(query_heads) * head_dim; }
@@ -32,12 +32,16 @@ struct AttentionProblem {
   __device__ i64 out_at(i64 token, int head) const {
     return token * out_width() + static_cast<i64>(head) * head_dim;
   }
+  // Where a head of a sequence lies in lse and delta.
+  __device__ i64 lse_at(i64 first_token, int head) const {
+    return first_token * query_heads + static_cast<i64>(head) * sequence;
+  }
   // The first key that a query sees; none for queries behind the sequence.
   __device__ int first_key(i64 first_token, int query) const {
     if (query >= sequence) {
       return INT_MAX;
     }
-    const int document = document_start[first_token + query];
+    const int document = document_start != nullptr ? document_start[first_token + query] : 0;
     const int oldest = window > 0 ? query + 1 - window : 0;
     return max(max(document, oldest), 0);
   }
@@ -59,14 +63,14 @@ AttentionProblem<T> attention_problem(const AttentionShape& shape, const ir::Vie
           static_cast<int>(shape.window < shape.sequence ? shape.window : shape.sequence),
           static_cast<float>(shape.scale),
           kernels::device_cast<const T>(qkv),
-          document_start.as<i32>()};
+          shape.documents ? document_start.as<i32>() : nullptr};
 }
 
 template <class T>
 struct AttentionGradients {
   const T* dout;
   const float* lse;
-  const float* delta;  // f32[hq, T]: dout . out
+  const float* delta;  // of the shape of lse: dout . out
   T* dqkv;
 };
 

@@ -30,6 +30,7 @@ struct Options {
   std::byte poison = suite::kNanPoison;
   bool accumulate = false;
   int may_alias = -1;
+  bool cudnn = true;
 };
 
 // One device and one arena for all tests.
@@ -158,15 +159,17 @@ suite::Result run_cuda(const OpCase& example, const Values& inputs, const Option
   }
   const CudaTarget target = machine.device().target();
   std::byte* workspace = buffers.add(example.op->cuda_workspace(input_types, output_types, target));
-  const device::CudaGraph graph = device::CudaGraph::capture(machine.device(), [&] {
-    example.op->launch_cuda({.inputs = input_views,
-                             .outputs = output_views,
-                             .accumulate = options.accumulate,
-                             .workspace = workspace,
-                             .stream = machine.device().stream(),
-                             .target = target,
-                             .matmul = &machine.device().matmul()});
-  });
+  const ir::CudaContext context{.inputs = input_views,
+                                .outputs = output_views,
+                                .accumulate = options.accumulate,
+                                .workspace = workspace,
+                                .stream = machine.device().stream(),
+                                .target = target,
+                                .matmul = &machine.device().matmul(),
+                                .attention = options.cudnn ? &machine.device().attention() : nullptr};
+  example.op->prepare_cuda(context);
+  const device::CudaGraph graph =
+      device::CudaGraph::capture(machine.device(), [&] { example.op->launch_cuda(context); });
   graph.launch(machine.device());
   machine.device().synchronize();
   suite::Result result;
@@ -259,24 +262,30 @@ class CudaSuite : public testing::TestWithParam<GpuCase> {
   }
 };
 
+// Also without cuDNN, whose cases kernels of our own have to take then.
 TEST_P(CudaSuite, Values) {
   const Values inputs = suite::make_inputs(example(), seed());
-  const suite::Result result = run_cuda(example(), inputs, {});
-  expect_fine(result.changed_input);
   const Values expected =
       example().oracle
           ? example().oracle(inputs)
           : suite::run(*suite::make_program(GetParam().twice, suite::Body::kReference), inputs).values;
-  expect_fine(suite::compare(example(), inputs, result, expected, 1));
+  for (const bool cudnn : {true, false}) {
+    const suite::Result result = run_cuda(example(), inputs, {.cudnn = cudnn});
+    expect_fine(result.changed_input);
+    expect_fine(suite::compare(example(), inputs, result, expected, 1));
+  }
 }
 
 TEST_P(CudaSuite, PoisonAndRepetitionChangeNoBit) {
   const Values inputs = suite::make_inputs(example(), seed());
   const suite::Result first = run_cuda(example(), inputs, {});
-  expect_fine(suite::compare_bits(example(), inputs, first, run_cuda(example(), inputs, {})));
-  const suite::Result other = run_cuda(example(), inputs, {.poison = suite::kFinitePoison});
-  expect_fine(other.changed_input);
-  expect_fine(suite::compare_bits(example(), inputs, first, other));
+  const auto expect_same = [&](const suite::Result& other) {
+    expect_fine(other.changed_input);
+    expect_fine(example().repeats_on_cuda ? suite::compare_bits(example(), inputs, first, other)
+                                          : suite::compare(example(), inputs, other, first.values, 1));
+  };
+  expect_same(run_cuda(example(), inputs, {}));
+  expect_same(run_cuda(example(), inputs, {.poison = suite::kFinitePoison}));
 }
 
 TEST_P(CudaSuite, Aliases) {

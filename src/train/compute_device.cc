@@ -76,8 +76,9 @@ Expected<std::unique_ptr<exec::Executor>> ComputeDevice::create_executor(const c
 #if WYCH_CUDA
   if (cuda_) {
     WYCH_TRY(std::unique_ptr<exec::CudaExecutor> executor,
-             exec::CudaExecutor::create(layout, std::move(cuda_->device),
-                                        {.poison = config.memory.poison, .eager = config.run.eager}));
+             exec::CudaExecutor::create(
+                 layout, std::move(cuda_->device),
+                 {.poison = config.memory.poison, .eager = config.run.eager, .cudnn = config.run.cudnn}));
     return std::unique_ptr<exec::Executor>(std::move(executor));
   }
 #endif

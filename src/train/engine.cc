@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "ir/interpret.h"
 #include "ir/paths.h"
 #include "model/parameters.h"
@@ -73,7 +75,15 @@ void Engine::run(int program) {
   executor_->wait();
 }
 
+void Engine::check_documents(const data::Batch& batch) const {
+  WYCH_CHECK(
+      config_.data.document_mask || std::all_of(batch.document_start.begin(), batch.document_start.end(),
+                                                [](i32 start) { return start <= 0; }),
+      "a batch of documents for programs without data.document_mask");
+}
+
 StepResult Engine::step(const data::Batch& batch, double learning_rate, exec::Profiler* profiler) {
+  check_documents(batch);
   const plan::Program& train = *programs_.train;
   const i64 rows = static_cast<i64>(batch.tokens.size()) / programs_.num_microbatches;
   const i64 bytes = rows * static_cast<i64>(sizeof(i32));
@@ -178,6 +188,7 @@ void Engine::read_decision(StepResult& result) {
 }
 
 Evaluation Engine::evaluate(const data::Batch& batch) {
+  check_documents(batch);
   const plan::Program& evaluate = *programs_.evaluate;
   const auto write = [&](std::string_view name, const std::vector<i32>& values) {
     write_input(evaluate, name, values.data(), static_cast<i64>(values.size() * sizeof(i32)));

@@ -106,6 +106,7 @@ class Engine {
   // Starts a program; compute copies are made anew first if weights were written since.
   void start(int program, exec::Profiler* profiler = nullptr);
   void run(int program);
+  void check_documents(const data::Batch& batch) const;
   void write_input(const plan::Program& program, std::string_view name, const void* data, i64 bytes);
   double read_scalar(const plan::Program& program, std::string_view name);
   ir::View output(const plan::Program& program, std::string_view name);

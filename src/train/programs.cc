@@ -24,7 +24,9 @@ model::BuildOptions build_options(const config::Config& config) {
   return {.compute = compute_dtype(config),
           .alignment = config.memory.alignment > 0                  ? config.memory.alignment
                        : config.run.device == config::Device::kCuda ? kCudaAlignment
-                                                                    : kCpuAlignment};
+                                                                    : kCpuAlignment,
+          .documents = config.data.document_mask,
+          .deterministic = config.precision.deterministic};
 }
 
 model::BatchShape batch_shape(const config::Config& config) {
