@@ -3,11 +3,6 @@
 // block walks its share of all experts' tiles: tile i, i + blocks, ... in the order expert, column tile, row
 // tile, so that the tiles that run at one time share an expert's weights in the second-level cache.
 //
-// What limits a block on its own is that cache: 48 KiB every 1024 cycles for each of 132 multiprocessors. So
-// two blocks form a cluster, whose tiles lie side by side and have one operand in common; each fetches half
-// of it for both. Forward and dx share rows (tiles of neighbouring columns: an expert's rows need not fill
-// two tiles), dw shares columns.
-//
 // Both operand orders that training needs are read in place (wgmma transposes bfloat16 as it reads): no
 // transposed copies. Outputs in bfloat16 leave through shared memory by TMA while the next tile's copies are
 // under way. The weight gradient's are four times as many bytes for a term (float32, few rows an expert):
@@ -39,7 +34,6 @@ enum class Form {
 };
 
 constexpr u32 kStages = 4;
-constexpr u32 kPair = 2;  // blocks of a cluster
 // Terms of a step.
 template <Form kForm>
 constexpr int kBlockK = kForm == Form::kDw ? 32 : 64;
@@ -86,16 +80,13 @@ struct Tile {
   i32 steps;
 };
 
-// Walks the tiles of this block; the same sequence in every warp, and pair by pair in both blocks of a
-// cluster. The second tile of a pair may lie outside the matrix: it is multiplied with whatever is there and
-// not stored.
+// Walks the tiles of this block; the same sequence in every warp.
 template <Form kForm>
 class Tiles {
  public:
   __device__ Tiles(const Params& params, const i32* offsets)
-      : params_(params), offsets_(offsets), next_(blockIdx.x / kPair) {
-    const i32 column_tiles = (params.out_columns + kBlockN - 1) / kBlockN;
-    columns_ = kForm == Form::kDw ? column_tiles : (column_tiles + kPair - 1) / kPair;
+      : params_(params), offsets_(offsets), next_(blockIdx.x) {
+    column_tiles_ = (params.out_columns + kBlockN - 1) / kBlockN;
   }
 
   __device__ bool next(Tile& tile) {
@@ -111,14 +102,14 @@ class Tiles {
     while (expert_ < params_.groups) {
       const i32 begin = offsets_[expert_];
       const i32 row_tiles = (offsets_[expert_ + 1] - begin + kBlockM - 1) / kBlockM;
-      const i64 tiles = static_cast<i64>(row_tiles) * columns_;
+      const i64 tiles = static_cast<i64>(row_tiles) * column_tiles_;
       if (next_ - before_ < tiles) {
         const auto index = static_cast<i32>(next_ - before_);
         tile.expert = expert_;
         tile.row = begin + index % row_tiles * kBlockM;
-        tile.column = (index / row_tiles * kPair + rank_) * kBlockN;
+        tile.column = index / row_tiles * kBlockN;
         tile.steps = (params_.terms + kBlockK<kForm> - 1) / kBlockK<kForm>;
-        next_ += gridDim.x / kPair;
+        next_ += gridDim.x;
         return true;
       }
       before_ += tiles;
@@ -129,27 +120,26 @@ class Tiles {
 
   // Every expert has equally many tiles.
   __device__ bool next_gradient(Tile& tile) {
-    const i32 row_pairs = (params_.out_rows + kPair * kBlockM - 1) / (kPair * kBlockM);
-    const i64 tiles = static_cast<i64>(row_pairs) * columns_;
+    const i32 row_tiles = (params_.out_rows + kBlockM - 1) / kBlockM;
+    const i64 tiles = static_cast<i64>(row_tiles) * column_tiles_;
     if (next_ >= tiles * params_.groups) {
       return false;
     }
     const auto index = static_cast<i32>(next_ % tiles);
     tile.expert = static_cast<i32>(next_ / tiles);
-    tile.row = (index % row_pairs * kPair + rank_) * kBlockM;
-    tile.column = index / row_pairs * kBlockN;
+    tile.row = index % row_tiles * kBlockM;
+    tile.column = index / row_tiles * kBlockN;
     tile.steps = (offsets_[tile.expert + 1] - offsets_[tile.expert] + kBlockK<kForm> - 1) / kBlockK<kForm>;
-    next_ += gridDim.x / kPair;
+    next_ += gridDim.x;
     return true;
   }
 
   const Params& params_;
   const i32* offsets_;
-  i64 next_;  // pairs of tiles
+  i64 next_;
   i64 before_ = 0;
   i32 expert_ = 0;
-  i32 columns_;  // column tiles, or pairs of them
-  i32 rank_ = static_cast<i32>(sm90::block_in_cluster());
+  i32 column_tiles_;
 };
 
 // A place in the ring of stages.
@@ -162,40 +152,32 @@ struct Ring {
   }
 };
 
-// One step of this block's own operand, and its half of the one in common into both blocks.
 template <Form kForm>
 __device__ void load_step(const Params& params, const Tile& tile, const i32* offsets, i32 step, u32 to,
                           u32 barrier) {
-  constexpr u16 kBoth = (1U << kPair) - 1;
-  constexpr u32 kBox = kPartBytes<kForm>;
   const i32 term = step * kBlockK<kForm>;
-  const auto rank = static_cast<i32>(sm90::block_in_cluster());
   if constexpr (kForm == Form::kDw) {
     const i32 row = offsets[tile.expert] + term;
 #pragma unroll
     for (int part = 0; part < kBlockM / kPart; ++part) {
-      sm90::tensor_load(to + part * kBox, &params.a, barrier, tile.row + part * kPart, row);
+      sm90::tensor_load(to + part * kPartBytes<kForm>, &params.a, barrier, tile.row + part * kPart, row);
     }
-    constexpr int kHalf = kBlockN / kPart / kPair;
 #pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-      const i32 part = rank * kHalf + i;
-      sm90::tensor_load_multicast(to + kBytesA<kForm> + static_cast<u32>(part) * kBox, &params.b, barrier,
-                                  tile.column + part * kPart, row, kBoth);
+    for (int part = 0; part < kBlockN / kPart; ++part) {
+      sm90::tensor_load(to + kBytesA<kForm> + part * kPartBytes<kForm>, &params.b, barrier,
+                        tile.column + part * kPart, row);
     }
     return;
   }
-  constexpr u32 kHalf = kBytesA<kForm> / kPair;
-  sm90::tensor_load_multicast(to + static_cast<u32>(rank) * kHalf, &params.a, barrier, term,
-                              tile.row + rank * kBlockM / static_cast<i32>(kPair), kBoth);
+  sm90::tensor_load(to, &params.a, barrier, term, tile.row);
   if constexpr (kForm == Form::kForward) {
     sm90::tensor_load(to + kBytesA<kForm>, &params.b, barrier, term,
                       tile.expert * params.out_columns + tile.column);
   } else {
 #pragma unroll
     for (int part = 0; part < kBlockN / kPart; ++part) {
-      sm90::tensor_load(to + kBytesA<kForm> + part * kBox, &params.b, barrier, tile.column + part * kPart,
-                        tile.expert * params.terms + term);
+      sm90::tensor_load(to + kBytesA<kForm> + part * kPartBytes<kForm>, &params.b, barrier,
+                        tile.column + part * kPart, tile.expert * params.terms + term);
     }
   }
 }
@@ -359,14 +341,6 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
   Tile tile;
   float sums[128];
   const bool releases = threadIdx.x % 128 == 0;
-  // A stage is free when the consumers of both blocks have read it: each fills part of the other's.
-  const auto release = [&](u32 stage) {
-    if (releases) {
-      for (u32 block = 0; block < kPair; ++block) {
-        sm90::barrier_arrive_at(shared.empty + 8 * stage, block);
-      }
-    }
-  };
   const u32 buffers = shared.stores + static_cast<u32>(consumer) * kStoreBuffers<kForm> * kStoreBytes;
   Leaving leaving(params, buffers, consumer);
   while (tiles.next(tile)) {
@@ -377,8 +351,8 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
       multiply_step<kForm>(sums, shared.stages + ring.stage * kStageBytes<kForm>, consumer, step > 0);
       sm90::products_commit();
       sm90::products_wait<1>();
-      if (step > 0) {
-        release(unreleased);
+      if (step > 0 && releases) {
+        sm90::barrier_arrive(shared.empty + 8 * unreleased);
       }
       unreleased = ring.stage;
       ring.advance();
@@ -387,8 +361,8 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
       }
     }
     sm90::products_wait<0>();
-    if (tile.steps > 0) {
-      release(unreleased);
+    if (tile.steps > 0 && releases) {
+      sm90::barrier_arrive(shared.empty + 8 * unreleased);
     }
     if (tile.steps == 0) {
 #pragma unroll
@@ -411,8 +385,7 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
 }
 
 template <Form kForm>
-__global__ void __cluster_dims__(kPair, 1, 1) __launch_bounds__(kThreads, 1)
-    grouped_sm90_kernel(const __grid_constant__ Params params) {
+__global__ void __launch_bounds__(kThreads, 1) grouped_sm90_kernel(const __grid_constant__ Params params) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ __align__(1024) std::byte dynamic[];  // the swizzle counts from multiples of 1024
   const u32 start = sm90::shared_address(dynamic);
@@ -434,12 +407,11 @@ __global__ void __cluster_dims__(kPair, 1, 1) __launch_bounds__(kThreads, 1)
     sm90::prefetch_map(&params.b);
     for (u32 stage = 0; stage < kStages; ++stage) {
       sm90::barrier_init(shared.full + 8 * stage, 1);
-      sm90::barrier_init(shared.empty + 8 * stage, 2 * kPair);
+      sm90::barrier_init(shared.empty + 8 * stage, 2);
     }
     sm90::fence_async();
-    sm90::fence_barrier_init();
   }
-  sm90::cluster_sync();
+  __syncthreads();
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   if (warpgroup == 0) {
     sm90::registers_release<40>();
@@ -450,8 +422,6 @@ __global__ void __cluster_dims__(kPair, 1, 1) __launch_bounds__(kThreads, 1)
     sm90::registers_take<232>();
     consume<kForm>(params, shared, warpgroup - 1);
   }
-  __syncwarp();
-  sm90::cluster_sync();  // the other block may still arrive here
 #endif
 }
 
@@ -487,8 +457,7 @@ void launch(CUstream_st* stream, const CudaTarget& target, const Params& params)
   constexpr u32 kBytes = kSharedBytes<kForm>;
   WYCH_CUDA_CALL(
       cudaFuncSetAttribute(grouped_sm90_kernel<kForm>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-  const auto clusters = static_cast<unsigned>(target.num_sms) / kPair;
-  grouped_sm90_kernel<kForm><<<clusters * kPair, kThreads, kBytes, stream>>>(params);
+  grouped_sm90_kernel<kForm><<<static_cast<unsigned>(target.num_sms), kThreads, kBytes, stream>>>(params);
   WYCH_CUDA_LAUNCHED();
 }
 
@@ -505,7 +474,7 @@ void grouped_sm90_forward(CUstream_st* stream, const CudaTarget& target, const G
                           const i32* offsets, const __nv_bfloat16* x, const __nv_bfloat16* w,
                           __nv_bfloat16* y) {
   Params params{};
-  params.a = tensor_map(x, shape.rows, shape.k, kBlockM / kPair);
+  params.a = tensor_map(x, shape.rows, shape.k, kBlockM);
   params.b = tensor_map(w, shape.groups * shape.n, shape.k, kBlockN);
   params.out = tensor_map(y, shape.rows, shape.n, 64);
   params.offsets = offsets;
@@ -518,7 +487,7 @@ void grouped_sm90_forward(CUstream_st* stream, const CudaTarget& target, const G
 void grouped_sm90_dx(CUstream_st* stream, const CudaTarget& target, const GroupedShape& shape,
                      const i32* offsets, const __nv_bfloat16* dy, const __nv_bfloat16* w, __nv_bfloat16* dx) {
   Params params{};
-  params.a = tensor_map(dy, shape.rows, shape.n, kBlockM / kPair);
+  params.a = tensor_map(dy, shape.rows, shape.n, kBlockM);
   params.b = tensor_map(w, shape.groups * shape.n, shape.k, kBlockK<Form::kDx>);
   params.out = tensor_map(dx, shape.rows, shape.k, 64);
   params.offsets = offsets;

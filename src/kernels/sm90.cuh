@@ -18,35 +18,8 @@ __device__ inline void barrier_init(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-// Arrives at the barrier that lies at the same place in another block of the cluster.
-__device__ inline void barrier_arrive_at(u32 barrier, u32 block) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
-      "}" ::"r"(barrier),
-      "r"(block)
-      : "memory");
-}
-
-__device__ inline u32 block_in_cluster() {
-  u32 rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-// Initialised barriers are seen by the other blocks behind cluster_wait().
-__device__ inline void fence_barrier_init() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-// All threads of all blocks of the cluster meet.
-__device__ inline void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
+__device__ inline void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and expects that many bytes of copies before the phase completes.
@@ -76,17 +49,6 @@ __device__ inline void tensor_load(u32 to, const CUtensorMap* map, u32 barrier, 
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
       "[%2];" ::"r"(to),
       "l"(map), "r"(barrier), "r"(column), "r"(row)
-      : "memory");
-}
-
-// The same into every block of the cluster whose bit is set in `blocks`: to the same place and counting for
-// the same barrier in each.
-__device__ inline void tensor_load_multicast(u32 to, const CUtensorMap* map, u32 barrier, i32 column, i32 row,
-                                             u16 blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-      "[%1, {%3, %4}], [%2], %5;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(column), "r"(row), "h"(blocks)
       : "memory");
 }
 
