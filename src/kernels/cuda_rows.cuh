@@ -67,61 +67,24 @@ bool are_packs(i64 width, std::initializer_list<const T*> matrices) {
   return aligned;
 }
 
-// rows[r] = weights[route] x[route / k] with route = route_of_row[r], zeros where that is -1, for
-// r < *used_rows; later rows are left alone. Without weights (null) a copy.
-template <class T>
-struct GatherRoutedParams {
-  i64 width;     // of a row
-  i64 capacity;  // rows of `rows`, at least *used_rows
-  i64 k;
-  const i32* used_rows;
-  const i32* route_of_row;
-  const float* weights;
-  const T* x;
-  T* rows;
-};
-
-template <class T, int kWidth, bool kWeighted>
-__global__ void __launch_bounds__(kRowThreads) gather_routed_kernel(const GatherRoutedParams<T> params) {
-  const i64 row = warp_row();
-  if (row >= *params.used_rows) {
-    return;
-  }
-  const i64 packs = params.width / kWidth;
-  auto* to = reinterpret_cast<Pack<T, kWidth>*>(params.rows) + row * packs;
-  const i64 route = params.route_of_row[row];
-  if (route < 0) {
-    for (i64 i = lane_index(); i < packs; i += kWarp) {
-      to[i] = Pack<T, kWidth>{};
-    }
-    return;
-  }
-  const auto* from = reinterpret_cast<const Pack<T, kWidth>*>(params.x) + route / params.k * packs;
-  const float weight = kWeighted ? params.weights[route] : 1.0F;
-  for (i64 i = lane_index(); i < packs; i += kWarp) {
-    Pack<T, kWidth> pack = from[i];
-    if constexpr (kWeighted) {
+// The values, rounded to T, as a pack.
+template <class T, int kWidth>
+__device__ Pack<T, kWidth> rounded(const float (&values)[kWidth]) {
+  Pack<T, kWidth> pack;
+  if constexpr (sizeof(T) == sizeof(__nv_bfloat16) && kWidth % 2 == 0) {
 #pragma unroll
-      for (T& value : pack.values) {
-        store_float(&value, weight * load_float(&value));
-      }
+    for (int i = 0; i < kWidth; i += 2) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+      pack.values[i] = pair.x;
+      pack.values[i + 1] = pair.y;
     }
-    to[i] = pack;
-  }
-}
-
-template <bool kWeighted, class T>
-void launch_gather_routed(CUstream_st* stream, const GatherRoutedParams<T>& params) {
-  const unsigned blocks = blocks_for(params.capacity, kRowsPerBlock);
-  if (blocks == 0) {
-    return;
-  }
-  if (are_packs<T>(params.width, {params.x, params.rows})) {
-    gather_routed_kernel<T, kPackWidth<T>, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
   } else {
-    gather_routed_kernel<T, 1, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      store_float(&pack.values[i], values[i]);
+    }
   }
-  WYCH_CUDA_LAUNCHED();
+  return pack;
 }
 
 }  // namespace wych::kernels

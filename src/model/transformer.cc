@@ -23,6 +23,7 @@
 #include "ops/moe_combine.h"
 #include "ops/moe_permute.h"
 #include "ops/moe_placement.h"
+#include "ops/moe_swiglu.h"
 #include "ops/qk_norm.h"
 #include "ops/random_normal.h"
 #include "ops/rms_norm.h"
@@ -176,10 +177,9 @@ class Transformer {
     moe_layers_.push_back({block, routing, placement.counts});
     const ValueId rows = builder_.name(ops::moe_permute(builder_, hidden, placement), "rows");
     const ValueId gu = ops::grouped_linear(builder_, rows, block_weight("w13"), placement);
-    const ValueId activated = ops::swiglu(builder_, gu, placement.offsets);
+    const ValueId activated = ops::moe_swiglu(builder_, gu, routing.weights, placement);
     const ValueId expert_out = ops::grouped_linear(builder_, activated, block_weight("w2"), placement);
-    const ValueId routed =
-        builder_.name(ops::moe_combine(builder_, expert_out, placement, routing.weights), "routed");
+    const ValueId routed = builder_.name(ops::moe_combine(builder_, expert_out, placement), "routed");
     if (model_.moe.shared_hidden == 0) {
       return routed;
     }

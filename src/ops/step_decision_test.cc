@@ -30,7 +30,7 @@ class Trainer {
     }
     next_ = step_decision(builder, norms_, loss_, rate_, state_, options);
     updated_ = adamw(builder, parameter_[0], parameter_[1], parameter_[2], parameter_[3], next_.decision,
-                     {.beta1 = options.beta1, .beta2 = options.beta2});
+                     ir::kNoValue, {.beta1 = options.beta1, .beta2 = options.beta2});
     state.resize(static_cast<std::size_t>(StepState::size(options.skip_window)));
   }
 
