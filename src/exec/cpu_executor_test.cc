@@ -2,6 +2,7 @@
 #include "exec/cpu_executor.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 

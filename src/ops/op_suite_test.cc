@@ -130,7 +130,7 @@ TEST(OpSuiteRegistry, EveryOpHasACaseOfOddSize) {
 
 // Ops without a gradient: backward ops, choices, constants, generation and the update. A new op is either
 // here or has a case whose gradient is checked.
-constexpr std::array<std::string_view, 36> kNoGradient = {"adamw",
+constexpr std::array<std::string_view, 38> kNoGradient = {"adamw",
                                                           "attention_dqkv",
                                                           "balance_loss_dprobs",
                                                           "cached_attention",
@@ -158,6 +158,8 @@ constexpr std::array<std::string_view, 36> kNoGradient = {"adamw",
                                                           "random_normal",
                                                           "rms_norm_dw",
                                                           "rms_norm_dx",
+                                                          "router_linear_dw",
+                                                          "router_linear_dx",
                                                           "router_z_loss_dlogits",
                                                           "select_state",
                                                           "softmax_dx",

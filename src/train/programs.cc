@@ -64,7 +64,7 @@ std::vector<passes::RecomputePolicy> recompute_policies(const config::Config& co
 }
 
 // What a configuration may ask for and this build does not have is refused by name, never ignored.
-Expected<void> check_supported(const config::Config& config, const ProgramRequest& request) {
+Expected<void> check_supported(const config::Config& config) {
   const auto missing = [](std::string_view key, std::string_view what, std::string_view hint) {
     return Error{.kind = ErrorKind::kUsage,
                  .where = std::string(key),
@@ -133,7 +133,7 @@ Expected<ir::Graph> build_microbatch_graph(const config::Config& config) {
 }
 
 Expected<Programs> build_programs(const config::Config& config, const ProgramRequest& request) {
-  WYCH_TRY_VOID(check_supported(config, request));
+  WYCH_TRY_VOID(check_supported(config));
   Programs programs;
   const std::optional<CudaTarget> cuda = request.cuda ? request.cuda : planned_target(config.run.device);
   const model::BuildOptions options = build_options(config);

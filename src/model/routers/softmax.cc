@@ -1,8 +1,7 @@
 #include "model/routers/softmax.h"
 
-#include "ops/cast.h"
-#include "ops/linear.h"
 #include "ops/normalize_weights.h"
+#include "ops/router_linear.h"
 #include "ops/softmax.h"
 #include "ops/top_k.h"
 
@@ -11,11 +10,7 @@ namespace wych::model {
 Routing softmax_router(ir::Builder& builder, ir::ValueId hidden, ir::ValueId weight,
                        const config::MoeConfig& moe) {
   Routing routing;
-  const DType stats = builder.type(weight).dtype;  // the router is never rounded to bfloat16
-  if (builder.type(hidden).dtype != stats) {
-    hidden = ops::cast(builder, hidden, stats);
-  }
-  routing.logits = builder.name(ops::linear(builder, hidden, weight), "logits");
+  routing.logits = builder.name(ops::router_linear(builder, hidden, weight), "logits");
   routing.probs = builder.name(ops::softmax(builder, routing.logits), "probs");
   const ops::TopKValues chosen = ops::top_k(builder, routing.probs, moe.top_k);
   routing.indices = builder.name(chosen.indices, "indices");
