@@ -57,14 +57,37 @@ struct alignas(kWidth * sizeof(T)) Pack {
 template <class T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
+// Whether 16 bytes can be loaded from the address at once.
+inline bool is_aligned(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
+
 // Whether matrices of `width` columns at these addresses consist of whole, aligned packs of kPackWidth.
 template <class T>
 bool are_packs(i64 width, std::initializer_list<const T*> matrices) {
   bool aligned = width % kPackWidth<T> == 0;
   for (const T* matrix : matrices) {
-    aligned = aligned && reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+    aligned = aligned && is_aligned(matrix);
   }
   return aligned;
+}
+
+// Neighbours in float32, from an address that is aligned where they are four or more.
+template <int kWidth>
+__device__ void load_floats(const float* from, float (&to)[kWidth]) {
+  if constexpr (kWidth % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      to[i] = four.x;
+      to[i + 1] = four.y;
+      to[i + 2] = four.z;
+      to[i + 3] = four.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      to[i] = from[i];
+    }
+  }
 }
 
 // The values, rounded to T, as a pack.
