@@ -155,13 +155,21 @@ Expected<int> run(const BenchGemmOptions& options) {
 }
 
 #if !WYCH_CUDA
-Expected<int> run(const BenchGroupedOptions& /*options*/) {
-  return Error{.kind = ErrorKind::kUsage,
-               .where = "bench grouped",
-               .what = "measures a CUDA device, and this build has no CUDA",
-               .hint = "build with ./x build --cuda",
-               .more = {}};
+namespace {
+
+Error no_cuda(std::string_view command) {
+  return {.kind = ErrorKind::kUsage,
+          .where = std::string(command),
+          .what = "measures a CUDA device, and this build has no CUDA",
+          .hint = "build with ./x build --cuda",
+          .more = {}};
 }
+
+}  // namespace
+
+Expected<int> run(const BenchGroupedOptions& /*options*/) { return no_cuda("bench grouped"); }
+Expected<int> run(const BenchElementwiseOptions& /*options*/) { return no_cuda("bench elementwise"); }
+Expected<int> run(const BenchHeadOptions& /*options*/) { return no_cuda("bench head"); }
 #endif
 
 }  // namespace wych::cli

@@ -157,6 +157,16 @@ struct BenchGroupedOptions {
   bool json = false;
 };
 
+struct BenchElementwiseOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
+struct BenchHeadOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
 struct ExportCsvOptions {
   std::string run_dir;
   std::string out;  // empty: standard output
@@ -166,11 +176,12 @@ struct ExportReportOptions {
   std::string run_dir;
 };
 
-using Command = std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions,
-                             ConvertOptions, DataPrepareOptions, DataInspectOptions, DataTokenizeOptions,
-                             DataConvertOptions, TokenizerTrainOptions, TokenizerEncodeOptions,
-                             TokenizerInspectOptions, ProfileOptions, BenchStepOptions, BenchGemmOptions,
-                             ExportCsvOptions, ExportReportOptions, BenchGroupedOptions>;
+using Command =
+    std::variant<TrainOptions, EvalOptions, GenerateOptions, PlanOptions, InspectOptions, ConvertOptions,
+                 DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
+                 TokenizerTrainOptions, TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
+                 BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions,
+                 BenchGroupedOptions, BenchElementwiseOptions, BenchHeadOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -191,5 +202,7 @@ Expected<int> run(const BenchGemmOptions& options);
 Expected<int> run(const ExportCsvOptions& options);
 Expected<int> run(const ExportReportOptions& options);
 Expected<int> run(const BenchGroupedOptions& options);
+Expected<int> run(const BenchElementwiseOptions& options);
+Expected<int> run(const BenchHeadOptions& options);
 
 }  // namespace wych::cli

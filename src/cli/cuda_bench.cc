@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/philox.h"
 #include "cli/commands.h"
+#include "cli/cuda_timing.h"
 #include "device/cuda.h"
 #include "io/json.h"
 #include "kernels/cuda_grouped_sm90.h"
@@ -46,22 +46,6 @@ std::vector<i64> uneven_counts(const Problem& problem) {
   }
   counts.front() += rest;
   return counts;
-}
-
-// Median seconds of what `work` queues.
-double time_work(device::CudaDevice& device, i64 repeats, const std::function<void()>& work) {
-  std::vector<double> seconds;
-  device::CudaTimer timer;
-  for (i64 repeat = 0; repeat < repeats + 2; ++repeat) {
-    timer.start(device);
-    work();
-    timer.stop(device);
-    if (repeat >= 2) {
-      seconds.push_back(timer.seconds());
-    }
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[seconds.size() / 2];
 }
 
 struct Row {
