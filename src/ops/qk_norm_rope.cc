@@ -12,7 +12,7 @@ namespace {
 
 void visit_shape(const QkNormRopeShape& shape, ir::AttributeVisitor& visitor) {
   visitor.visit("per_head", i64{shape.per_head});
-  Rope(shape.rope).visit_attributes(visitor);
+  shape.rope.visit(visitor);
 }
 
 // Whether a qkv, the weights and document_start fit; `weights` are both of them.
