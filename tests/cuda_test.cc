@@ -110,10 +110,11 @@ TEST_P(Cuda, InitialWeightsAreTheCpusToTheBit) {
 }
 
 // One step from the same weights: loss and every gradient. In float32 the bound is rounding over the longest
-// sums of the model (2048 logits, 512 tokens) with room for a chain of 30 ops. In bfloat16 every op of the chain
-// rounds once by at most 2^-9: sqrt(30) 2^-9 = 0.011 where roundings are independent, 0.05 allowed. New weights
-// route almost uniformly, so about 1 % of the routes tie within that and go to another expert: the gradients of
-// experts, router and the norm before them differ by the sum of 2 * 1 % of their squares, 0.14; 0.2 allowed.
+// sums of the model (2048 logits, 512 tokens) with room for a chain of 30 ops. In bfloat16 every op of the
+// chain rounds once by at most 2^-9: sqrt(30) 2^-9 = 0.011 where roundings are independent, 0.05 allowed. New
+// weights route almost uniformly, so about 1 % of the routes tie within that and go to another expert: the
+// gradients of experts, router and the norm before them differ by the sum of 2 * 1 % of their squares, 0.14;
+// 0.2 allowed.
 TEST_P(Cuda, AStepIsTheCpus) {
   const bool bf16 = GetParam() == config::Compute::kBF16;
   const config::Config config = laptop(config::Device::kCpu);

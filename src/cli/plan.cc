@@ -8,6 +8,7 @@
 #include "config/model_size.h"
 #include "io/json.h"
 #include "ir/print.h"
+#include "train/programs.h"
 #include "train/run_request.h"
 #include "train/run_text.h"
 
@@ -34,7 +35,9 @@ std::string flop_text(double flops) {
 Estimate estimate(const config::Config& config, const train::Programs& programs) {
   Estimate estimate;
   estimate.parameters = config::count_parameters(config.model);
-  estimate.target = cpu_target(ThreadPool(static_cast<int>(config.run.threads)).num_threads());
+  estimate.target = config.run.device == config::Device::kCuda
+                        ? cuda_target(train::compute_dtype(config))
+                        : cpu_target(ThreadPool(static_cast<int>(config.run.threads)).num_threads());
   estimate.step_seconds = plan::estimate_seconds(*programs.train, estimate.target) +
                           plan::estimate_seconds(*programs.update, estimate.target);
   estimate.fits = programs.layout.total_bytes() <= estimate.target.memory_bytes;
@@ -50,6 +53,7 @@ std::string json_text(const Estimate& estimate, const plan::Layout& layout) {
   const std::string rank = io::JsonObject()
                                .add("rank", 0)
                                .add("total_bytes", layout.total_bytes())
+                               .add("overhead_bytes", layout.overhead_bytes())
                                .add_raw("bytes", bytes.text())
                                .text();
   return io::JsonObject()

@@ -17,6 +17,13 @@
 namespace wych::cli {
 namespace {
 
+// The largest products by cuBLASLt in bfloat16, or our own in float32; a copy; what cudaMemGetInfo calls
+// total.
+constexpr double kCudaFlopsBf16 = 790e12;
+constexpr double kCudaFlopsF32 = 40e12;
+constexpr double kCudaBytesPerSecond = 4.2e12;
+constexpr i64 kCudaMemoryBytes = i64{143'771} << 20U;
+
 // float32 GEMM of one core, and the memory bandwidth that two cores saturate.
 constexpr double kFlopsPerCore = 150e9;
 constexpr double kBytesPerSecond = 20e9;
@@ -39,6 +46,15 @@ plan::Target cpu_target(int cores) {
           .flops_per_second = kFlopsPerCore * cores,
           .bytes_per_second = kBytesPerSecond,
           .memory_bytes = memory_bytes()};
+}
+
+plan::Target cuda_target(DType compute) {
+  const double flops = compute == DType::kBF16 ? kCudaFlopsBf16 : kCudaFlopsF32;
+  return {.name = fmt::format("one NVIDIA H200 of {:.0f} TFLOP/s in {} with {:.1f} TB/s", 1e-12 * flops,
+                              dtype_name(compute), 1e-12 * kCudaBytesPerSecond),
+          .flops_per_second = flops,
+          .bytes_per_second = kCudaBytesPerSecond,
+          .memory_bytes = kCudaMemoryBytes};
 }
 
 Expected<plan::Target> measured_target(config::Device device, DType compute, ThreadPool& pool) {

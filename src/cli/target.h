@@ -11,6 +11,9 @@ namespace wych::cli {
 // group may use of it.
 plan::Target cpu_target(int cores);
 
+// One NVIDIA H200 with arithmetic in `compute`, by what was measured on one (docs/plan.md).
+plan::Target cuda_target(DType compute);
+
 // What a device (never "auto") reaches here: the pool's threads (kernels/ceilings.h, always float32), or the
 // CUDA device with arithmetic in `compute` (kernels/cuda_ceilings.h). kUsage if there is no such device.
 Expected<plan::Target> measured_target(config::Device device, DType compute, ThreadPool& pool);

@@ -90,13 +90,14 @@ const Matmul::Plan& Matmul::plan(const MatmulShape& shape) {
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), plan->operation, plan->a, plan->b,
-                                     plan->c, plan->c, preference, 1, &result, &found);
+      cublasLtMatmulAlgoGetHeuristic(static_cast<cublasLtHandle_t>(handle_), plan->operation, plan->a,
+                                     plan->b, plan->c, plan->c, preference, 1, &result, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
     plans_.erase(shape);
-    throw DeviceError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} (leading {}, {}, {})",
-                                  shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldc));
+    throw DeviceError(
+        fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} (leading {}, {}, {})", shape.m,
+                    shape.n, shape.k, shape.lda, shape.ldb, shape.ldc));
   }
   plan->algorithm = result.algo;
   return *plan;
@@ -111,8 +112,8 @@ void Matmul::multiply(CUstream_st* stream, const MatmulShape& shape, const void*
   const Plan& plan = this->plan(shape);
   const float alpha = 1;
   const float beta = shape.accumulate ? 1 : 0;
-  WYCH_CUBLAS_CALL(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), plan.operation, &alpha, b, plan.a, a,
-                                  plan.b, &beta, c, plan.c, c, plan.c, &plan.algorithm, workspace,
+  WYCH_CUBLAS_CALL(cublasLtMatmul(static_cast<cublasLtHandle_t>(handle_), plan.operation, &alpha, b, plan.a,
+                                  a, plan.b, &beta, c, plan.c, c, plan.c, &plan.algorithm, workspace,
                                   static_cast<std::size_t>(kMatmulWorkspaceBytes), stream));
 }
 

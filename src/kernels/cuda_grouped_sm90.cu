@@ -5,7 +5,10 @@
 //
 // Both operand orders that training needs are read in place (wgmma transposes bfloat16 as it reads): no
 // transposed copies. Outputs in bfloat16 leave through shared memory by TMA while the next tile's copies are
-// under way.
+// under way. The weight gradient's are four times as many bytes for a term (float32, few rows an expert):
+// added to memory at the pace of memory they would keep the tensor cores waiting for as long as these
+// multiply. So a whole tile has room in shared memory and leaves while the next is multiplied, and steps are
+// 32 terms to make that room.
 #include "kernels/cuda_grouped_sm90.h"
 
 #include <cudaTypedefs.h>
@@ -18,14 +21,9 @@ namespace {
 
 constexpr int kBlockM = 128;
 constexpr int kBlockN = 256;
-constexpr int kBlockK = 64;
 constexpr int kMaxGroups = 512;
 constexpr int kThreads = 384;
-constexpr int kPart = 64;                        // elements in a swizzled row of 128 bytes
-constexpr u32 kPartBytes = kPart * kBlockK * 2;  // a box of 64 x 64
-constexpr u32 kBytesA = kBlockM * kBlockK * 2;   // 16 KiB
-constexpr u32 kBytesB = kBlockN * kBlockK * 2;   // 32 KiB
-constexpr u32 kStageBytes = kBytesA + kBytesB;
+constexpr int kPart = 64;              // elements in a swizzled row of 128 bytes
 constexpr u32 kStoreBytes = 64 * 128;  // 64 rows of 128 bytes on their way out
 constexpr u32 kRowGroup = 8 * 128;     // eight swizzled rows
 
@@ -35,11 +33,19 @@ enum class Form {
   kDw,       // A K x rows, B K x outputs, K = rows of the expert
 };
 
-// Steps in flight, and buffers of a consumer on their way out: a float32 tile leaves twice the bytes.
+constexpr u32 kStages = 4;
+// Terms of a step.
 template <Form kForm>
-constexpr u32 kStages = kForm == Form::kDw ? 3 : 4;
+constexpr int kBlockK = kForm == Form::kDw ? 32 : 64;
 template <Form kForm>
-constexpr u32 kStoreBuffers = kForm == Form::kDw ? 4 : 2;
+constexpr u32 kPartBytes = kPart* kBlockK<kForm> * 2;  // a box of 64 columns
+template <Form kForm>
+constexpr u32 kBytesA = kBlockM* kBlockK<kForm> * 2;
+template <Form kForm>
+constexpr u32 kStageBytes = (kBlockM + kBlockN) * kBlockK<kForm> * 2;
+// Buffers of a consumer on their way out; for kDw the whole tile: 64 x 256 sums in float32.
+template <Form kForm>
+constexpr u32 kStoreBuffers = kForm == Form::kDw ? 8 : 2;
 
 struct Params {
   CUtensorMap a;
@@ -62,7 +68,7 @@ struct Shared {
 };
 
 template <Form kForm>
-constexpr u32 kSharedBytes = kStages<kForm>*(kStageBytes + 16) + 2 * kStoreBuffers<kForm>* kStoreBytes +
+constexpr u32 kSharedBytes = kStages*(kStageBytes<kForm> + 16) + 2 * kStoreBuffers<kForm>* kStoreBytes +
                              (kMaxGroups + 1) * 4;
 static_assert(kSharedBytes<Form::kForward> <= 232448 && kSharedBytes<Form::kDw> <= 232448);
 
@@ -73,10 +79,6 @@ struct Tile {
   i32 column;
   i32 steps;
 };
-
-// Experts whose weight gradients are computed side by side, and taken in turns by a block: their sums are of
-// unlike lengths, so blocks do not all multiply at one time and all store at the next.
-constexpr i32 kInterleaved = 4;
 
 // Walks the tiles of this block; the same sequence in every warp.
 template <Form kForm>
@@ -106,7 +108,7 @@ class Tiles {
         tile.expert = expert_;
         tile.row = begin + index % row_tiles * kBlockM;
         tile.column = index / row_tiles * kBlockN;
-        tile.steps = (params_.terms + kBlockK - 1) / kBlockK;
+        tile.steps = (params_.terms + kBlockK<kForm> - 1) / kBlockK<kForm>;
         next_ += gridDim.x;
         return true;
       }
@@ -116,28 +118,18 @@ class Tiles {
     return false;
   }
 
-  // Every expert has equally many tiles. Four consecutive numbers are one tile each of four experts; which of
-  // the four is which turns with the round, so that a block meets all four.
+  // Every expert has equally many tiles.
   __device__ bool next_gradient(Tile& tile) {
     const i32 row_tiles = (params_.out_rows + kBlockM - 1) / kBlockM;
     const i64 tiles = static_cast<i64>(row_tiles) * column_tiles_;
     if (next_ >= tiles * params_.groups) {
       return false;
     }
-    const i64 whole = params_.groups / kInterleaved * kInterleaved;
-    i32 index = 0;
-    if (next_ < whole * tiles) {
-      const i64 four = next_ / kInterleaved;
-      const i64 round = four * kInterleaved / gridDim.x;
-      tile.expert = static_cast<i32>(four / tiles * kInterleaved + (next_ + round) % kInterleaved);
-      index = static_cast<i32>(four % tiles);
-    } else {
-      tile.expert = static_cast<i32>(next_ / tiles);
-      index = static_cast<i32>(next_ % tiles);
-    }
+    const auto index = static_cast<i32>(next_ % tiles);
+    tile.expert = static_cast<i32>(next_ / tiles);
     tile.row = index % row_tiles * kBlockM;
     tile.column = index / row_tiles * kBlockN;
-    tile.steps = (offsets_[tile.expert + 1] - offsets_[tile.expert] + kBlockK - 1) / kBlockK;
+    tile.steps = (offsets_[tile.expert + 1] - offsets_[tile.expert] + kBlockK<kForm> - 1) / kBlockK<kForm>;
     next_ += gridDim.x;
     return true;
   }
@@ -151,12 +143,11 @@ class Tiles {
 };
 
 // A place in the ring of stages.
-template <Form kForm>
 struct Ring {
   u32 stage = 0;
   u32 parity = 0;
   __device__ void advance() {
-    stage = stage + 1 == kStages<kForm> ? 0 : stage + 1;
+    stage = stage + 1 == kStages ? 0 : stage + 1;
     parity ^= stage == 0 ? 1 : 0;
   }
 };
@@ -164,64 +155,66 @@ struct Ring {
 template <Form kForm>
 __device__ void load_step(const Params& params, const Tile& tile, const i32* offsets, i32 step, u32 to,
                           u32 barrier) {
-  const i32 term = step * kBlockK;
+  const i32 term = step * kBlockK<kForm>;
   if constexpr (kForm == Form::kDw) {
     const i32 row = offsets[tile.expert] + term;
 #pragma unroll
     for (int part = 0; part < kBlockM / kPart; ++part) {
-      sm90::tensor_load(to + part * kPartBytes, &params.a, barrier, tile.row + part * kPart, row);
+      sm90::tensor_load(to + part * kPartBytes<kForm>, &params.a, barrier, tile.row + part * kPart, row);
     }
 #pragma unroll
     for (int part = 0; part < kBlockN / kPart; ++part) {
-      sm90::tensor_load(to + kBytesA + part * kPartBytes, &params.b, barrier, tile.column + part * kPart,
-                        row);
+      sm90::tensor_load(to + kBytesA<kForm> + part * kPartBytes<kForm>, &params.b, barrier,
+                        tile.column + part * kPart, row);
     }
     return;
   }
   sm90::tensor_load(to, &params.a, barrier, term, tile.row);
   if constexpr (kForm == Form::kForward) {
-    sm90::tensor_load(to + kBytesA, &params.b, barrier, term, tile.expert * params.out_columns + tile.column);
+    sm90::tensor_load(to + kBytesA<kForm>, &params.b, barrier, term,
+                      tile.expert * params.out_columns + tile.column);
   } else {
 #pragma unroll
     for (int part = 0; part < kBlockN / kPart; ++part) {
-      sm90::tensor_load(to + kBytesA + part * kPartBytes, &params.b, barrier, tile.column + part * kPart,
-                        tile.expert * params.terms + term);
+      sm90::tensor_load(to + kBytesA<kForm> + part * kPartBytes<kForm>, &params.b, barrier,
+                        tile.column + part * kPart, tile.expert * params.terms + term);
     }
   }
 }
 
 template <Form kForm>
 __device__ void produce(const Params& params, const Shared& shared) {
-  Ring<kForm> ring;
+  Ring ring;
   Tiles<kForm> tiles(params, shared.offsets);
   Tile tile;
   while (tiles.next(tile)) {
     for (i32 step = 0; step < tile.steps; ++step) {
       sm90::barrier_wait(shared.empty + 8 * ring.stage, ring.parity ^ 1);
       const u32 barrier = shared.full + 8 * ring.stage;
-      sm90::barrier_expect(barrier, kStageBytes);
-      load_step<kForm>(params, tile, shared.offsets, step, shared.stages + ring.stage * kStageBytes, barrier);
+      sm90::barrier_expect(barrier, kStageBytes<kForm>);
+      load_step<kForm>(params, tile, shared.offsets, step, shared.stages + ring.stage * kStageBytes<kForm>,
+                       barrier);
       ring.advance();
     }
   }
 }
 
-// The products of one step: four of 16 terms each.
+// The products of one step, 16 terms each.
 template <Form kForm>
 __device__ void multiply_step(float (&sums)[128], u32 stage, int consumer, bool add) {
 #pragma unroll
-  for (int i = 0; i < kBlockK / 16; ++i) {
+  for (int i = 0; i < kBlockK<kForm> / 16; ++i) {
     u64 a = 0;
     u64 b = 0;
     if constexpr (kForm == Form::kDw) {  // 16 terms are 16 rows of 128 bytes
-      a = sm90::operand(stage + consumer * kPartBytes + i * 2048, kPartBytes, kRowGroup);
+      a = sm90::operand(stage + consumer * kPartBytes<kForm> + i * 2048, kPartBytes<kForm>, kRowGroup);
     } else {  // 16 terms are 32 bytes of every row
       a = sm90::operand(stage + consumer * 64 * 128 + i * 32, 16, kRowGroup);
     }
     if constexpr (kForm == Form::kForward) {
-      b = sm90::operand(stage + kBytesA + i * 32, 16, kRowGroup);
+      b = sm90::operand(stage + kBytesA<kForm> + i * 32, 16, kRowGroup);
     } else {
-      b = sm90::operand(stage + kBytesA + i * 2048, kPartBytes, kRowGroup);
+      b = sm90::operand(stage + kBytesA<kForm> + i * 2048, kPartBytes<kForm>, kRowGroup);
     }
     sm90::multiply_64x256x16<kForm == Form::kDw, kForm != Form::kForward>(sums, a, b, add || i > 0);
   }
@@ -310,7 +303,7 @@ __device__ void store_f32(const Params& params, const Tile& tile, const float (&
 
 template <Form kForm>
 __device__ void consume(const Params& params, const Shared& shared, int consumer) {
-  Ring<kForm> ring;
+  Ring ring;
   Tiles<kForm> tiles(params, shared.offsets);
   Tile tile;
   float sums[128];
@@ -320,7 +313,7 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
     for (i32 step = 0; step < tile.steps; ++step) {
       sm90::barrier_wait(shared.full + 8 * ring.stage, ring.parity);
       sm90::products_begin();
-      multiply_step<kForm>(sums, shared.stages + ring.stage * kStageBytes, consumer, step > 0);
+      multiply_step<kForm>(sums, shared.stages + ring.stage * kStageBytes<kForm>, consumer, step > 0);
       sm90::products_commit();
       sm90::products_wait<1>();
       if (step > 0 && releases) {
@@ -361,10 +354,10 @@ __global__ void __launch_bounds__(kThreads, 1) grouped_sm90_kernel(const __grid_
   }
   Shared shared;
   shared.stages = start;
-  shared.stores = start + kStages<kForm> * kStageBytes;
+  shared.stores = start + kStages * kStageBytes<kForm>;
   shared.full = shared.stores + 2 * kStoreBuffers<kForm> * kStoreBytes;
-  shared.empty = shared.full + kStages<kForm> * 8;
-  auto* offsets = reinterpret_cast<i32*>(dynamic + (shared.empty + kStages<kForm> * 8 - start));
+  shared.empty = shared.full + kStages * 8;
+  auto* offsets = reinterpret_cast<i32*>(dynamic + (shared.empty + kStages * 8 - start));
   shared.offsets = offsets;
   for (i32 i = static_cast<i32>(threadIdx.x); i <= params.groups; i += kThreads) {
     offsets[i] = params.offsets[i];
@@ -372,7 +365,7 @@ __global__ void __launch_bounds__(kThreads, 1) grouped_sm90_kernel(const __grid_
   if (threadIdx.x == 0) {
     sm90::prefetch_map(&params.a);
     sm90::prefetch_map(&params.b);
-    for (u32 stage = 0; stage < kStages<kForm>; ++stage) {
+    for (u32 stage = 0; stage < kStages; ++stage) {
       sm90::barrier_init(shared.full + 8 * stage, 1);
       sm90::barrier_init(shared.empty + 8 * stage, 2);
     }
@@ -433,8 +426,8 @@ void launch(CUstream_st* stream, const CudaTarget& target, const Params& params)
 bool grouped_sm90_supports(const CudaTarget& target, const GroupedShape& shape) {
   constexpr i64 kMaxExtent = i64{1} << 31U;
   return target.architecture == 90 && shape.groups > 0 && shape.groups <= kMaxGroups && shape.rows > 0 &&
-         shape.rows < kMaxExtent && shape.n > 0 && shape.k > 0 && shape.n % kBlockK == 0 &&
-         shape.k % kBlockK == 0 && shape.alignment % kBlockM == 0 && shape.groups * shape.n < kMaxExtent;
+         shape.rows < kMaxExtent && shape.n > 0 && shape.k > 0 && shape.n % kPart == 0 &&
+         shape.k % kPart == 0 && shape.alignment % kBlockM == 0 && shape.groups * shape.n < kMaxExtent;
 }
 
 void grouped_sm90_forward(CUstream_st* stream, const CudaTarget& target, const GroupedShape& shape,
@@ -455,7 +448,7 @@ void grouped_sm90_dx(CUstream_st* stream, const CudaTarget& target, const Groupe
                      const i32* offsets, const __nv_bfloat16* dy, const __nv_bfloat16* w, __nv_bfloat16* dx) {
   Params params{};
   params.a = tensor_map(dy, shape.rows, shape.n, kBlockM);
-  params.b = tensor_map(w, shape.groups * shape.n, shape.k, kBlockK);
+  params.b = tensor_map(w, shape.groups * shape.n, shape.k, kBlockK<Form::kDx>);
   params.out = tensor_map(dx, shape.rows, shape.k, 64);
   params.offsets = offsets;
   params.groups = static_cast<i32>(shape.groups);
@@ -468,8 +461,8 @@ void grouped_sm90_dw(CUstream_st* stream, const CudaTarget& target, const Groupe
                      const i32* offsets, const __nv_bfloat16* dy, const __nv_bfloat16* x, bool accumulate,
                      float* dw) {
   Params params{};
-  params.a = tensor_map(dy, shape.rows, shape.n, kBlockK);
-  params.b = tensor_map(x, shape.rows, shape.k, kBlockK);
+  params.a = tensor_map(dy, shape.rows, shape.n, kBlockK<Form::kDw>);
+  params.b = tensor_map(x, shape.rows, shape.k, kBlockK<Form::kDw>);
   params.offsets = offsets;
   params.groups = static_cast<i32>(shape.groups);
   params.out_columns = static_cast<i32>(shape.k);

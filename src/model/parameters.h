@@ -25,8 +25,8 @@ struct Parameter {
 // In the order of the forward pass.
 std::vector<Parameter> parameters(const config::ModelConfig& model);
 
-// Whether products read a copy of the parameter in bfloat16 (ir::compute_path) in a run that computes so. Norms
-// and routers use the float32 parameter itself.
+// Whether products read a copy of the parameter in bfloat16 (ir::compute_path) in a run that computes so.
+// Norms and routers use the float32 parameter itself.
 bool has_compute_copy(const Parameter& parameter, DType compute);
 
 // The name of a layer: "blocks.3".

@@ -1,8 +1,9 @@
 // Chunks of rows: a product gives their logits in the workspace, one block a row turns them into losses and
 // (backward) into gradients in place, and two products give dx and add to dweight. Logits are float32 always;
-// their gradients are of the type of x, bf16 in the first half of the row's bytes. A row is read twice and
-// written once: 16 bytes a logit with its making, 14 in bf16. Losses are summed in double by one block in a
-// fixed order at the end.
+// their gradients are of the type of x, bf16 in the first half of the row's bytes. A block is a whole
+// multiprocessor's, so that the rows in work fit the second-level cache together and are read from memory
+// once: 8 bytes a logit with its making, and 4 or 2 for the gradient. Losses are summed in double by one
+// block in a fixed order at the end.
 #include <algorithm>
 #include <cfloat>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include "device/cuda_matmul.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/cuda_launch.cuh"
+#include "kernels/cuda_mma.cuh"
 #include "ops/count_targets.h"
 #include "ops/head_loss.h"
 
@@ -19,7 +21,7 @@ namespace {
 using kernels::device_cast;
 using kernels::kWarp;
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kSumThreads = 1024;
 
@@ -45,18 +47,59 @@ struct RowShared {
   float sums[kWarps];
 };
 
+constexpr float kLog2E = 1.4426950408889634F;
+constexpr int kUnroll = 4;  // vectors that a thread reads before it waits for one
+
+// exp(x - largest). One rounding before the power: where the result counts for something, to 2^-22 of it.
+__device__ float exp_below(float x, float scaled_largest) {
+  return kernels::fast_exp2(fmaf(x, kLog2E, -scaled_largest));
+}
+
+// kWidth logits in one load. Rows start at multiples of kWidth elements.
+template <int kWidth>
+struct alignas(kWidth * sizeof(float)) Logits {
+  float values[kWidth];
+};
+
+template <class T, int kWidth>
+struct alignas(kWidth * sizeof(T)) Gradients {
+  T values[kWidth];
+};
+
 // Of a whole row, in every thread. Every thread keeps the largest logit so far and the sum against it, so
 // that the row is read once. The start is finite: minus infinity minus itself would be NaN.
+template <int kWidth>
 __device__ SoftmaxSum reduce_row(const float* row, i64 vocabulary, RowShared& shared) {
+  using Vector = Logits<kWidth>;
+  const auto* vectors = reinterpret_cast<const Vector*>(row);
+  const i64 count = vocabulary / kWidth;
   float largest = -FLT_MAX;
   float sum = 0;
-  for (i64 v = threadIdx.x; v < vocabulary; v += kThreads) {
-    const float logit = row[v];
-    if (logit > largest) {
-      sum *= expf(largest - logit);
-      largest = logit;
+  for (i64 first = threadIdx.x; first < count; first += kUnroll * kThreads) {
+    Vector logits[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      if (first + i * kThreads < count) {
+        logits[i] = vectors[first + i * kThreads];
+      }
     }
-    sum += expf(logit - largest);  // NaN stays
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      if (first + i * kThreads < count) {
+        float highest = largest;
+#pragma unroll
+        for (float logit : logits[i].values) {
+          highest = logit > highest ? logit : highest;
+        }
+        const float scaled = highest * kLog2E;
+        sum *= exp_below(largest, scaled);
+        largest = highest;
+#pragma unroll
+        for (float logit : logits[i].values) {
+          sum += exp_below(logit, scaled);  // NaN stays
+        }
+      }
+    }
   }
   float highest = kernels::warp_max(largest);
   if (threadIdx.x % kWarp == 0) {
@@ -67,32 +110,54 @@ __device__ SoftmaxSum reduce_row(const float* row, i64 vocabulary, RowShared& sh
   for (int warp = 0; warp < kWarps; ++warp) {
     highest = fmaxf(highest, shared.largest[warp]);
   }
-  return {highest, kernels::block_sum<kThreads>(sum * expf(largest - highest), shared.sums)};
+  const float total = sum * exp_below(largest, highest * kLog2E);
+  return {highest, kernels::block_sum<kThreads>(total, shared.sums)};
 }
 
 // The gradient of a row in place, as T: d_ce (p - one_hot) + d_z 2 lse p. Narrow gradients lie where logits
 // were that other threads have read already: those of this step and of steps before.
-template <class T>
+template <class T, int kWidth>
 __device__ void differentiate_row(const RowParams& params, const SoftmaxSum& softmax, float lse, i64 target,
                                   const float* row, T* gradients) {
+  using Vector = Logits<kWidth>;
+  const auto* vectors = reinterpret_cast<const Vector*>(row);
+  auto* out = reinterpret_cast<Gradients<T, kWidth>*>(gradients);
+  const i64 count = params.vocabulary / kWidth;
   const double d_ce = *params.d_ce / *params.denominator;
   const double d_z = *params.d_z / *params.denominator;
   const float factor = static_cast<float>(d_ce + 2 * d_z * static_cast<double>(lse)) / softmax.sum;
-  for (i64 first = 0; first < params.vocabulary; first += kThreads) {
-    const i64 v = first + threadIdx.x;
-    const float logit = v < params.vocabulary ? row[v] : 0.0F;
+  const float scaled = softmax.largest * kLog2E;
+  for (i64 step = 0; step < count; step += kUnroll * kThreads) {
+    const i64 first = step + threadIdx.x;
+    Vector logits[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      if (first + i * kThreads < count) {
+        logits[i] = vectors[first + i * kThreads];
+      }
+    }
     if constexpr (sizeof(T) < sizeof(float)) {
       __syncthreads();
     }
-    if (v < params.vocabulary) {
-      const float gradient = expf(logit - softmax.largest) * factor;
-      kernels::store_float(gradients + v, v == target ? gradient - static_cast<float>(d_ce) : gradient);
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      const i64 at = first + i * kThreads;
+      if (at < count) {
+        Gradients<T, kWidth> result;
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) {
+          const float gradient = exp_below(logits[i].values[j], scaled) * factor;
+          kernels::store_float(&result.values[j],
+                               at * kWidth + j == target ? gradient - static_cast<float>(d_ce) : gradient);
+        }
+        out[at] = result;
+      }
     }
   }
 }
 
 // T: the type of the gradients.
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) head_loss_row_kernel(const RowParams params) {
   __shared__ RowShared shared;
   const i64 token = params.first + blockIdx.x;
@@ -113,14 +178,14 @@ __global__ void __launch_bounds__(kThreads) head_loss_row_kernel(const RowParams
     __trap();
   }
   const float logit = row[target];  // before any thread writes: reduce_row waits for all
-  const SoftmaxSum softmax = reduce_row(row, params.vocabulary, shared);
+  const SoftmaxSum softmax = reduce_row<kWidth>(row, params.vocabulary, shared);
   const float lse = softmax.largest + logf(softmax.sum);
   if (threadIdx.x == 0) {
     params.losses[2 * token] = static_cast<double>(lse - logit);
     params.losses[2 * token + 1] = static_cast<double>(lse) * static_cast<double>(lse);
   }
   if (params.d_ce != nullptr) {
-    differentiate_row(params, softmax, lse, target, row, gradients);
+    differentiate_row<T, kWidth>(params, softmax, lse, target, row, gradients);
   }
 }
 
@@ -191,7 +256,12 @@ void for_each_chunk(const Head<T>& head, RowParams row, const After& after) {
     head.multiply(false, true, end - begin, head.vocabulary, head.width, head.x + begin * head.width,
                   head.width, head.weight, head.width, false, head.logits);
     row.first = begin;
-    head_loss_row_kernel<T><<<kernels::blocks_for(end - begin, 1), kThreads, 0, context.stream>>>(row);
+    const unsigned grid = kernels::blocks_for(end - begin, 1);
+    if (head.vocabulary % 4 == 0) {
+      head_loss_row_kernel<T, 4><<<grid, kThreads, 0, context.stream>>>(row);
+    } else {
+      head_loss_row_kernel<T, 1><<<grid, kThreads, 0, context.stream>>>(row);
+    }
     WYCH_CUDA_LAUNCHED();
     after(begin, end);
   }

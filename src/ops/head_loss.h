@@ -20,8 +20,8 @@ namespace wych::ops {
 // and, for bf16, the scratch of the products at byte `products`. A chunk is large enough to amortise that
 // dweight is read and written for each, and bounded in bytes.
 struct HeadLossScratch {
-  static constexpr i64 kMaxLogitBytes = i64{1} << 28;
-  static constexpr i64 kMaxRows = 1024;
+  static constexpr i64 kMaxLogitBytes = i64{1} << 29;
+  static constexpr i64 kMaxRows = 2048;
   static constexpr i64 kRowTile = 64;  // of the products
 
   constexpr HeadLossScratch(i64 tokens, i64 vocabulary, DType activation) {

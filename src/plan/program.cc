@@ -61,7 +61,7 @@ void Layout::reserve(const Program& program) {
 }
 
 i64 Layout::total_bytes() const {
-  i64 total = 0;
+  i64 total = overhead_bytes_;
   for (const i64 bytes : bytes_) {
     total += bytes;
   }

@@ -82,11 +82,16 @@ class Layout {
   // Makes room for a program's own arenas. Io is not shared: each program gets its own part.
   void reserve(const Program& program);
   [[nodiscard]] i64 bytes(ir::Category arena) const { return bytes_[static_cast<std::size_t>(arena)]; }
+  // What the device will hold beside the arenas (base/cuda_target.h); nobody allocates it.
+  void add_overhead(i64 bytes) { overhead_bytes_ += bytes; }
+  [[nodiscard]] i64 overhead_bytes() const { return overhead_bytes_; }
+  // Arenas and overhead.
   [[nodiscard]] i64 total_bytes() const;
 
  private:
   std::map<std::string, Slot, std::less<>> slots_;
   std::array<i64, ir::kNumCategories> bytes_{};
+  i64 overhead_bytes_ = 0;
 };
 
 // One line per instruction: node text, then arena offsets.

@@ -67,6 +67,9 @@ std::string memory_table(const Layout& layout, const std::vector<const Program*>
       table += category_row(layout, programs, category);
     }
   }
+  if (layout.overhead_bytes() > 0) {
+    table += fmt::format("{:<10}{:>12}\n", "context", bytes_text(layout.overhead_bytes()));
+  }
   table += fmt::format("{:<10}{:>12}\n", "total", bytes_text(layout.total_bytes()));
   const auto fullest =
       std::max_element(programs.begin(), programs.end(), [](const Program* a, const Program* b) {

@@ -19,7 +19,8 @@ struct Target {
 // "512 B", "1.50 MiB": three digits and a binary unit.
 std::string bytes_text(i64 bytes);
 
-// Rows: category, bytes, for stash and scratch also the lower bound; then the total and the largest buffers
+// Rows: category, bytes, for stash and scratch also the lower bound; then what the
+// device holds beside them, the total and the largest buffers
 // at the peak of the fullest program.
 std::string memory_table(const Layout& layout, const std::vector<const Program*>& programs);
 

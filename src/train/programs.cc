@@ -110,6 +110,9 @@ Expected<void> lower_into(std::optional<plan::Program>& program, std::string nam
   WYCH_TRY(ir::Graph built, std::move(graph));
   const auto kernels = cuda ? passes::KernelTarget::kCuda : passes::KernelTarget::kCpu;
   WYCH_TRY(program, plan::lower(std::move(name), passes::fuse(passes::expand(built, kernels)), layout, cuda));
+  if (cuda) {
+    layout.add_overhead(kCudaGraphBytes * static_cast<i64>(program->instructions.size()));
+  }
   return {};
 }
 
@@ -138,6 +141,9 @@ Expected<Programs> build_programs(const config::Config& config, const ProgramReq
   Programs programs;
   const std::optional<CudaTarget> cuda = request.cuda ? request.cuda : planned_target(config.run.device);
   const model::BuildOptions options = build_options(config);
+  if (cuda) {
+    programs.layout.add_overhead(kCudaContextBytes);
+  }
   if (request.training) {
     const model::BatchShape batch = batch_shape(config);
     programs.num_microbatches = batch.num_microbatches();
