@@ -218,7 +218,7 @@ i64 QkNormRopeBackward::workspace(std::span<const ir::TensorType> inputs,
 }
 
 i64 QkNormRopeBackward::cuda_blocks(i64 tokens, const CudaTarget& target) {
-  return std::min<i64>(3 * i64{target.num_sms}, ceil_div(tokens, i64{2}));
+  return std::min<i64>(i64{kBlocksPerSm} * target.num_sms, tokens);
 }
 
 i64 QkNormRopeBackward::cuda_workspace(std::span<const ir::TensorType> inputs,

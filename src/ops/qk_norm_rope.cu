@@ -1,4 +1,4 @@
-// One block a token (forward), or kTokens tokens at a time (backward). A thread has packs of both halves of a
+// One block a token, which in the backward goes on to others. A thread has packs of both halves of a
 // head, so the two columns that rotate together are its own; its first pair of packs stays in registers, so a
 // row is read once. Sums of rows go over shared memory: a number a pair of packs, added by a warp a row, in
 // order. The backward sums its tokens' part of the weights' gradients, column by column; a second launch adds
@@ -100,11 +100,6 @@ __device__ float squares_of(const Pack<T, kWidth>& a, const Pack<T, kWidth>& b) 
   return sum;
 }
 
-// Floats of a token's shared memory, which four at a time are loaded from.
-__host__ __device__ constexpr int floats_of(int half, int pairs, int rows) {
-  return (2 * half + pairs + rows + 3) / 4 * 4;
-}
-
 // Shared memory of a token: angles, a number of every pair of packs, a result of every row.
 struct Shared {
   float* cosines;
@@ -112,9 +107,8 @@ struct Shared {
   float* numbers;
   float* results;
 
-  __device__ Shared(const Layout& layout, int pairs, float* memory, int token) {
-    const int size = floats_of(layout.half, pairs, layout.rows());
-    cosines = memory + token * size;
+  __device__ Shared(const Layout& layout, int pairs, float* memory) {
+    cosines = memory;
     sines = cosines + layout.half;
     numbers = sines + layout.half;
     results = numbers + pairs;
@@ -124,7 +118,7 @@ struct Shared {
 i64 shared_bytes(const Layout& layout, int kWidth) {
   const int pairs = layout.heads * layout.half / kWidth;
   const int rows = layout.per_head ? layout.heads : 2;
-  return floats_of(layout.half, pairs, rows) * i64{sizeof(float)};
+  return (2 * layout.half + pairs + rows) * i64{sizeof(float)};
 }
 
 __device__ void fill_angles(const Layout& layout, i64 token, const i32* document_start, const Shared& shared,
@@ -141,9 +135,9 @@ __device__ void fill_angles(const Layout& layout, i64 token, const i32* document
 
 // Calls result(row, sum of its numbers, columns) with the row's warp; lane 0's is the one to keep.
 template <class Result>
-__device__ void sum_rows(const Layout& layout, int pairs_of_head, const Shared& shared, int warp, int warps,
+__device__ void sum_rows(const Layout& layout, int pairs_of_head, const Shared& shared, int warp,
                          const Result& result) {
-  for (int row = warp; row < layout.rows(); row += warps) {
+  for (int row = warp; row < layout.rows(); row += kWarps) {
     float sum = 0;
     for (int i = layout.first_head(row) * pairs_of_head + lane_index();
          i < layout.end_head(row) * pairs_of_head; i += kWarp) {
@@ -211,7 +205,7 @@ __global__ void __launch_bounds__(kThreads)
   const i64 token = blockIdx.x;
   const T* qkv = params.qkv + token * layout.width;
   T* out = params.out + token * layout.width;
-  const Shared shared(layout, pairs, memory, 0);
+  const Shared shared(layout, pairs, memory);
   Pack<T, kWidth> a;
   Pack<T, kWidth> b;
   const Place<kWidth> own(layout, thread < pairs ? thread : 0);
@@ -230,7 +224,7 @@ __global__ void __launch_bounds__(kThreads)
         squares_of<T, kWidth>(load<T, kWidth>(qkv, place.first), load<T, kWidth>(qkv, place.second));
   }
   __syncthreads();
-  sum_rows(layout, pairs_of_head, shared, thread / kWarp, kWarps, [&](int row, float sum, float columns) {
+  sum_rows(layout, pairs_of_head, shared, thread / kWarp, [&](int row, float sum, float columns) {
     const float scale = 1.0F / sqrtf(sum / columns + params.eps);
     if (lane_index() == 0) {
       shared.results[row] = scale;
@@ -252,8 +246,6 @@ __global__ void __launch_bounds__(kThreads)
                       weight_of(place), layout.half, shared.results[layout.row_of(place.head)], shared, out);
   }
 }
-
-constexpr int kTokens = 2;
 
 template <class T>
 struct BackwardParams {
@@ -320,7 +312,7 @@ __device__ void finish(const float (&dy)[kWidth], const Pack<T, kWidth>& x, cons
 }
 
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, QkNormRopeBackward::kBlocksPerSm)
     qk_norm_rope_backward_kernel(const __grid_constant__ BackwardParams<T> params) {
   extern __shared__ float memory[];
   const Layout& layout = params.layout;
@@ -343,90 +335,61 @@ __global__ void __launch_bounds__(kThreads, 3)
            layout.weight_column(place.head) + place.angle;
   };
   const float* own_weight = weight_of(own);
-  for (i64 first_token = static_cast<i64>(blockIdx.x) * kTokens; first_token < params.tokens;
-       first_token += static_cast<i64>(gridDim.x) * kTokens) {
-    const int count = params.tokens - first_token < kTokens ? 1 : kTokens;
-    Pack<T, kWidth> da[kTokens];
-    Pack<T, kWidth> db[kTokens];
-    Pack<T, kWidth> a[kTokens];
-    Pack<T, kWidth> b[kTokens];
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      const i64 at = (first_token + t) * layout.width;
-      if (t < count && thread < pairs) {
-        da[t] = load<T, kWidth>(params.drotated + at, own.first);
-        db[t] = load<T, kWidth>(params.drotated + at, own.second);
-        a[t] = load<T, kWidth>(params.qkv + at, own.first);
-        b[t] = load<T, kWidth>(params.qkv + at, own.second);
-      }
+  const Shared shared(layout, pairs, memory);
+  for (i64 token = blockIdx.x; token < params.tokens; token += gridDim.x) {
+    const T* drotated = params.drotated + token * layout.width;
+    const T* qkv = params.qkv + token * layout.width;
+    const float* rstd = params.rstd + token * layout.rows();
+    T* dqkv = params.dqkv + token * layout.width;
+    Pack<T, kWidth> da;
+    Pack<T, kWidth> db;
+    Pack<T, kWidth> a;
+    Pack<T, kWidth> b;
+    if (thread < pairs) {
+      da = load<T, kWidth>(drotated, own.first);
+      db = load<T, kWidth>(drotated, own.second);
+      a = load<T, kWidth>(qkv, own.first);
+      b = load<T, kWidth>(qkv, own.second);
     }
-    for (int t = 0; t < count; ++t) {
-      fill_angles(layout, first_token + t, params.document_start, Shared(layout, pairs, memory, t), thread);
+    fill_angles(layout, token, params.document_start, shared, thread);
+    __syncthreads();
+    float dy1[kWidth];
+    float dy2[kWidth];
+    for (int pair = thread + kThreads; pair < pairs; pair += kThreads) {
+      const Place<kWidth> place(layout, pair);
+      rotate_back<T, kWidth>(load<T, kWidth>(drotated, place.first), load<T, kWidth>(drotated, place.second),
+                             place.angle, shared, dy1, dy2);
+      shared.numbers[pair] = dot_of<T, kWidth>(dy1, dy2, load<T, kWidth>(qkv, place.first),
+                                               load<T, kWidth>(qkv, place.second), weight_of(place), half);
+    }
+    if (thread < pairs) {
+      rotate_back<T, kWidth>(da, db, own.angle, shared, dy1, dy2);
+      shared.numbers[thread] = dot_of<T, kWidth>(dy1, dy2, a, b, own_weight, half);
     }
     __syncthreads();
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      const Shared shared(layout, pairs, memory, t);
-      const i64 at = (first_token + t) * layout.width;
-      float dy1[kWidth];
-      float dy2[kWidth];
-      if (t < count && thread < pairs) {
-        rotate_back<T, kWidth>(da[t], db[t], own.angle, shared, dy1, dy2);
-        shared.numbers[thread] = dot_of<T, kWidth>(dy1, dy2, a[t], b[t], own_weight, half);
+    sum_rows(layout, pairs_of_head, shared, thread / kWarp, [&](int row, float sum, float columns) {
+      if (lane_index() == 0) {
+        shared.results[row] = sum * rstd[row] * rstd[row] / columns;
       }
-      for (int pair = thread + kThreads; t < count && pair < pairs; pair += kThreads) {
-        const Place<kWidth> place(layout, pair);
-        rotate_back<T, kWidth>(load<T, kWidth>(params.drotated + at, place.first),
-                               load<T, kWidth>(params.drotated + at, place.second), place.angle, shared, dy1,
-                               dy2);
-        shared.numbers[pair] =
-            dot_of<T, kWidth>(dy1, dy2, load<T, kWidth>(params.qkv + at, place.first),
-                              load<T, kWidth>(params.qkv + at, place.second), weight_of(place), half);
-      }
-    }
+    });
     __syncthreads();
-    for (int t = 0; t < count; ++t) {
-      const Shared shared(layout, pairs, memory, t);
-      const float* rstd = params.rstd + (first_token + t) * layout.rows();
-      sum_rows(layout, pairs_of_head, shared, thread / kWarp, kWarps, [&](int row, float sum, float columns) {
-        if (lane_index() == 0) {
-          shared.results[row] = sum * rstd[row] * rstd[row] / columns;
-        }
-      });
+    if (thread < pairs) {  // dy1 and dy2 are still those of the own pair
+      const int row = layout.row_of(own.head);
+      finish<T, kWidth>(dy1, a, own_weight, rstd[row], shared.results[row], sums[0], dqkv, own.first);
+      finish<T, kWidth>(dy2, b, own_weight + half, rstd[row], shared.results[row], sums[1], dqkv, own.second);
     }
-    __syncthreads();
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      if (t >= count) {
-        continue;
-      }
-      const Shared shared(layout, pairs, memory, t);
-      const i64 at = (first_token + t) * layout.width;
-      const float* rstd = params.rstd + (first_token + t) * layout.rows();
-      T* dqkv = params.dqkv + at;
-      float dy1[kWidth];
-      float dy2[kWidth];
-      if (thread < pairs) {
-        const int row = layout.row_of(own.head);
-        rotate_back<T, kWidth>(da[t], db[t], own.angle, shared, dy1, dy2);
-        finish<T, kWidth>(dy1, a[t], own_weight, rstd[row], shared.results[row], sums[0], dqkv, own.first);
-        finish<T, kWidth>(dy2, b[t], own_weight + half, rstd[row], shared.results[row], sums[1], dqkv,
-                          own.second);
-      }
-      for (int pair = thread + kThreads; pair < pairs; pair += kThreads) {
-        const Place<kWidth> place(layout, pair);
-        const int row = layout.row_of(place.head);
-        rotate_back<T, kWidth>(load<T, kWidth>(params.drotated + at, place.first),
-                               load<T, kWidth>(params.drotated + at, place.second), place.angle, shared, dy1,
-                               dy2);
-        finish<T, kWidth>(dy1, load<T, kWidth>(params.qkv + at, place.first), weight_of(place), rstd[row],
-                          shared.results[row], partial + place.first, dqkv, place.first);
-        finish<T, kWidth>(dy2, load<T, kWidth>(params.qkv + at, place.second), weight_of(place) + half,
-                          rstd[row], shared.results[row], partial + place.second, dqkv, place.second);
-      }
-      copy_values<T, kWidth>(layout, params.drotated + at, dqkv);
+    for (int pair = thread + kThreads; pair < pairs; pair += kThreads) {
+      const Place<kWidth> place(layout, pair);
+      const int row = layout.row_of(place.head);
+      rotate_back<T, kWidth>(load<T, kWidth>(drotated, place.first), load<T, kWidth>(drotated, place.second),
+                             place.angle, shared, dy1, dy2);
+      finish<T, kWidth>(dy1, load<T, kWidth>(qkv, place.first), weight_of(place), rstd[row],
+                        shared.results[row], partial + place.first, dqkv, place.first);
+      finish<T, kWidth>(dy2, load<T, kWidth>(qkv, place.second), weight_of(place) + half, rstd[row],
+                        shared.results[row], partial + place.second, dqkv, place.second);
     }
-    __syncthreads();  // angles are read until here
+    copy_values<T, kWidth>(layout, drotated, dqkv);
+    __syncthreads();  // angles and results are read until here
   }
   if (thread < pairs) {
 #pragma unroll
@@ -498,7 +461,7 @@ void QkNormRopeBackward::launch_cuda(const ir::CudaContext& context) const {
                                    device_cast<T>(context.output(0)),
                                    partial};
     const auto launch = [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      const i64 bytes = kTokens * shared_bytes(params.layout, kWidth);
+      const i64 bytes = shared_bytes(params.layout, kWidth);
       allow_shared(reinterpret_cast<const void*>(&qk_norm_rope_backward_kernel<T, kWidth>), bytes);
       qk_norm_rope_backward_kernel<T, kWidth>
           <<<blocks_for(blocks, 1), kThreads, static_cast<std::size_t>(bytes), context.stream>>>(params);

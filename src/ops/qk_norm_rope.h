@@ -56,7 +56,9 @@ class QkNormRopeBackward final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 1; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
-  // Blocks that go through the tokens, a partial sum of both weights' gradients, head by head, each.
+  // Blocks that go through the tokens, as many as are resident at a time, with a partial sum of both weights'
+  // gradients, head by head, each.
+  static constexpr int kBlocksPerSm = 3;
   static i64 cuda_blocks(i64 tokens, const CudaTarget& target);
   [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
                                    std::span<const ir::TensorType> outputs,

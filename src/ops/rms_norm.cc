@@ -249,7 +249,7 @@ i64 RmsNormBackward::workspace(std::span<const ir::TensorType> inputs,
 }
 
 i64 RmsNormBackward::cuda_blocks(i64 rows, const CudaTarget& target) {
-  return std::min<i64>(4 * i64{target.num_sms}, ceil_div(rows, i64{2}));
+  return std::min<i64>(i64{kBlocksPerSm} * target.num_sms, ceil_div(rows, i64{2}));
 }
 
 i64 RmsNormBackward::cuda_workspace(std::span<const ir::TensorType> inputs,

@@ -78,7 +78,7 @@ __device__ Pack<T, kWidth> normalised(const Pack<T, kWidth>& pack, float scale, 
 }
 
 template <class T, int kWidth, int kRowThreads, bool kAdd>
-__global__ void __launch_bounds__(kThreads) rms_norm_kernel(const NormParams<T> params) {
+__global__ void __launch_bounds__(kThreads, kAdd ? 2 : 3) rms_norm_kernel(const NormParams<T> params) {
   using RowPack = Pack<T, kWidth>;
   const i64 row = static_cast<i64>(blockIdx.x) * (kThreads / kRowThreads) + threadIdx.x / kRowThreads;
   if (row >= params.rows) {
@@ -216,7 +216,8 @@ __device__ void add_dweight(const Pack<T, kWidth>& dy, const Pack<T, kWidth>& x,
 // A thread has the same columns of every row: its first kOwn packs stay in registers, the sums of the others
 // lie in `partial` from the start. dx = rstd (g - x rstd^2 mean(g x)), g = dy weight.
 template <class T, int kWidth, int kRows, int kOwn, bool kPassing>
-__global__ void __launch_bounds__(kThreads, 4) rms_norm_backward_kernel(const BackwardParams<T> params) {
+__global__ void __launch_bounds__(kThreads, RmsNormBackward::kBlocksPerSm)
+    rms_norm_backward_kernel(const BackwardParams<T> params) {
   using RowPack = Pack<T, kWidth>;
   __shared__ float scratch[kRows][kThreads / kWarp];
   const int packs = params.width / kWidth;

@@ -63,7 +63,8 @@ class RmsNormBackward final : public ir::Op {
   [[nodiscard]] int accumulates() const override { return 1; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
-  // Blocks that go through the rows, a partial sum of dweight each.
+  // Blocks that go through the rows, a partial sum of dweight each; as many as are resident at a time.
+  static constexpr int kBlocksPerSm = 3;
   static i64 cuda_blocks(i64 rows, const CudaTarget& target);
   [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
                                    std::span<const ir::TensorType> outputs,
