@@ -169,6 +169,8 @@ Error needs_cuda(std::string_view command) {
 
 Expected<int> run(const BenchGroupedOptions& /*options*/) { return needs_cuda("bench grouped"); }
 Expected<int> run(const BenchAttentionOptions& /*options*/) { return needs_cuda("bench attention"); }
+Expected<int> run(const BenchElementwiseOptions& /*options*/) { return needs_cuda("bench elementwise"); }
+Expected<int> run(const BenchHeadOptions& /*options*/) { return needs_cuda("bench head"); }
 #endif
 
 }  // namespace wych::cli

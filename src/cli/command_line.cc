@@ -59,6 +59,8 @@ struct Options {
   ExportReportOptions export_report;
   BenchGroupedOptions bench_grouped;
   BenchAttentionOptions bench_attention;
+  BenchElementwiseOptions bench_elementwise;
+  BenchHeadOptions bench_head;
 };
 
 // A command with what to hand back when it was chosen.
@@ -408,9 +410,11 @@ Example:
   return {command, nullptr, [&options] { return options; }};
 }
 
-Entry add_bench_grouped(CLI::App& bench, BenchGroupedOptions& options) {
-  CLI::App* command = bench.add_subcommand("grouped", "expert products on a CUDA device");
-  command->add_option("--repeats", options.repeats, "products to take the median of")
+// A benchmark of a CUDA device without other options.
+template <class BenchOptions>
+Entry add_cuda_bench(CLI::App& bench, const char* name, const char* text, BenchOptions& options) {
+  CLI::App* command = bench.add_subcommand(name, text);
+  command->add_option("--repeats", options.repeats, "runs to take the median of")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", options.json, "numbers for programs");
@@ -454,7 +458,13 @@ std::vector<Entry> add_commands(CLI::App& app, Options& options) {
   bench->require_subcommand(1);
   entries.push_back(add_bench_step(*bench, options.bench_step));
   entries.push_back(add_bench_gemm(*bench, options.bench_gemm));
-  entries.push_back(add_bench_grouped(*bench, options.bench_grouped));
+  entries.push_back(
+      add_cuda_bench(*bench, "grouped", "expert products on a CUDA device", options.bench_grouped));
+  entries.push_back(add_cuda_bench(*bench, "elementwise",
+                                   "what moves memory and computes little, on a CUDA device",
+                                   options.bench_elementwise));
+  entries.push_back(add_cuda_bench(
+      *bench, "head", "the head with its loss, both ways, beside its products alone", options.bench_head));
   entries.push_back(add_bench_attention(*bench, options.bench_attention));
   bench->group("Commands");
   CLI::App* exports = app.add_subcommand("export", "what a run recorded, for other programs");

@@ -162,6 +162,16 @@ struct BenchAttentionOptions {
   bool json = false;
 };
 
+struct BenchElementwiseOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
+struct BenchHeadOptions {
+  i64 repeats = 20;
+  bool json = false;
+};
+
 struct ExportCsvOptions {
   std::string run_dir;
   std::string out;  // empty: standard output
@@ -176,7 +186,7 @@ using Command =
                  DataPrepareOptions, DataInspectOptions, DataTokenizeOptions, DataConvertOptions,
                  TokenizerTrainOptions, TokenizerEncodeOptions, TokenizerInspectOptions, ProfileOptions,
                  BenchStepOptions, BenchGemmOptions, ExportCsvOptions, ExportReportOptions,
-                 BenchGroupedOptions, BenchAttentionOptions>;
+                 BenchGroupedOptions, BenchAttentionOptions, BenchElementwiseOptions, BenchHeadOptions>;
 
 Expected<int> run(const TrainOptions& options);
 Expected<int> run(const EvalOptions& options);
@@ -198,5 +208,7 @@ Expected<int> run(const ExportCsvOptions& options);
 Expected<int> run(const ExportReportOptions& options);
 Expected<int> run(const BenchGroupedOptions& options);
 Expected<int> run(const BenchAttentionOptions& options);
+Expected<int> run(const BenchElementwiseOptions& options);
+Expected<int> run(const BenchHeadOptions& options);
 
 }  // namespace wych::cli

@@ -5,16 +5,21 @@
 
 namespace wych::cli {
 
-double median_seconds(device::CudaDevice& device, i64 repeats, const std::function<void()>& work) {
-  constexpr i64 kWarmUp = 2;
+double median_seconds(device::CudaDevice& device, i64 repeats, const std::function<void()>& work,
+                      const std::function<void()>& before) {
   std::vector<double> seconds;
   device::CudaTimer timer;
-  for (i64 repeat = 0; repeat < repeats + kWarmUp; ++repeat) {
+  for (i64 repeat = 0; repeat < repeats + 2; ++repeat) {
+    if (before) {
+      before();
+    }
     timer.start(device);
     work();
     timer.stop(device);
-    if (repeat >= kWarmUp) {
+    if (repeat >= 2) {
       seconds.push_back(timer.seconds());
+    } else {
+      timer.seconds();
     }
   }
   std::sort(seconds.begin(), seconds.end());

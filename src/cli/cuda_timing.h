@@ -1,4 +1,4 @@
-// Time of work on a CUDA device, for wych bench.
+// Times of work on a CUDA device, for the benchmarks.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,9 @@
 
 namespace wych::cli {
 
-// Median seconds, by events on the stream, of what `work` queues; two rounds warm up.
-double median_seconds(device::CudaDevice& device, i64 repeats, const std::function<void()>& work);
+// Median seconds of what `work` queues, after two rounds that do not count. `before` is queued ahead of every
+// round and not timed.
+double median_seconds(device::CudaDevice& device, i64 repeats, const std::function<void()>& work,
+                      const std::function<void()>& before = {});
 
 }  // namespace wych::cli

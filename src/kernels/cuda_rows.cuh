@@ -57,71 +57,57 @@ struct alignas(kWidth * sizeof(T)) Pack {
 template <class T>
 inline constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
+// Whether 16 bytes can be loaded from the address at once.
+inline bool is_aligned(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
+
 // Whether matrices of `width` columns at these addresses consist of whole, aligned packs of kPackWidth.
 template <class T>
 bool are_packs(i64 width, std::initializer_list<const T*> matrices) {
   bool aligned = width % kPackWidth<T> == 0;
   for (const T* matrix : matrices) {
-    aligned = aligned && reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+    aligned = aligned && is_aligned(matrix);
   }
   return aligned;
 }
 
-// rows[r] = weights[route] x[route / k] with route = route_of_row[r], zeros where that is -1, for
-// r < *used_rows; later rows are left alone. Without weights (null) a copy.
-template <class T>
-struct GatherRoutedParams {
-  i64 width;     // of a row
-  i64 capacity;  // rows of `rows`, at least *used_rows
-  i64 k;
-  const i32* used_rows;
-  const i32* route_of_row;
-  const float* weights;
-  const T* x;
-  T* rows;
-};
-
-template <class T, int kWidth, bool kWeighted>
-__global__ void __launch_bounds__(kRowThreads) gather_routed_kernel(const GatherRoutedParams<T> params) {
-  const i64 row = warp_row();
-  if (row >= *params.used_rows) {
-    return;
-  }
-  const i64 packs = params.width / kWidth;
-  auto* to = reinterpret_cast<Pack<T, kWidth>*>(params.rows) + row * packs;
-  const i64 route = params.route_of_row[row];
-  if (route < 0) {
-    for (i64 i = lane_index(); i < packs; i += kWarp) {
-      to[i] = Pack<T, kWidth>{};
-    }
-    return;
-  }
-  const auto* from = reinterpret_cast<const Pack<T, kWidth>*>(params.x) + route / params.k * packs;
-  const float weight = kWeighted ? params.weights[route] : 1.0F;
-  for (i64 i = lane_index(); i < packs; i += kWarp) {
-    Pack<T, kWidth> pack = from[i];
-    if constexpr (kWeighted) {
+// Neighbours in float32, from an address that is aligned where they are four or more.
+template <int kWidth>
+__device__ void load_floats(const float* from, float (&to)[kWidth]) {
+  if constexpr (kWidth % 4 == 0) {
 #pragma unroll
-      for (T& value : pack.values) {
-        store_float(&value, weight * load_float(&value));
-      }
+    for (int i = 0; i < kWidth; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      to[i] = four.x;
+      to[i + 1] = four.y;
+      to[i + 2] = four.z;
+      to[i + 3] = four.w;
     }
-    to[i] = pack;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      to[i] = from[i];
+    }
   }
 }
 
-template <bool kWeighted, class T>
-void launch_gather_routed(CUstream_st* stream, const GatherRoutedParams<T>& params) {
-  const unsigned blocks = blocks_for(params.capacity, kRowsPerBlock);
-  if (blocks == 0) {
-    return;
-  }
-  if (are_packs<T>(params.width, {params.x, params.rows})) {
-    gather_routed_kernel<T, kPackWidth<T>, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
+// The values, rounded to T, as a pack.
+template <class T, int kWidth>
+__device__ Pack<T, kWidth> rounded(const float (&values)[kWidth]) {
+  Pack<T, kWidth> pack;
+  if constexpr (sizeof(T) == sizeof(__nv_bfloat16) && kWidth % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 2) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+      pack.values[i] = pair.x;
+      pack.values[i + 1] = pair.y;
+    }
   } else {
-    gather_routed_kernel<T, 1, kWeighted><<<blocks, kRowThreads, 0, stream>>>(params);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      store_float(&pack.values[i], values[i]);
+    }
   }
-  WYCH_CUDA_LAUNCHED();
+  return pack;
 }
 
 }  // namespace wych::kernels

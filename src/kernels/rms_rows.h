@@ -25,14 +25,22 @@ void rms_apply(const T* x, const T* weight, T rstd, i64 n, T* y) {
   }
 }
 
+// dx = rstd (dy weight - x mean) + passing, with no `passing` where that is null.
 template <class T>
-void rms_dx(const T* dy, const T* x, const T* weight, T rstd, i64 n, T* dx) {
+void rms_dx(const T* dy, const T* x, const T* weight, T rstd, i64 n, T* dx, const T* passing = nullptr) {
   // mean_j(g xhat) xhat = x sum_j(dy weight x) rstd^2 / n.
   const T sum = lane_sum<T>(n, [=](i64 j) { return dy[j] * weight[j] * x[j]; });
   const T mean = sum * rstd * rstd / static_cast<T>(n);
+  if (passing == nullptr) {
+#pragma GCC ivdep
+    for (i64 j = 0; j < n; ++j) {
+      dx[j] = rstd * (dy[j] * weight[j] - x[j] * mean);
+    }
+    return;
+  }
 #pragma GCC ivdep
   for (i64 j = 0; j < n; ++j) {
-    dx[j] = rstd * (dy[j] * weight[j] - x[j] * mean);
+    dx[j] = passing[j] + rstd * (dy[j] * weight[j] - x[j] * mean);
   }
 }
 

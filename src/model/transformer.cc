@@ -23,7 +23,9 @@
 #include "ops/moe_combine.h"
 #include "ops/moe_permute.h"
 #include "ops/moe_placement.h"
+#include "ops/moe_swiglu.h"
 #include "ops/qk_norm.h"
+#include "ops/qk_norm_rope.h"
 #include "ops/random_normal.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -134,22 +136,33 @@ class Transformer {
   ValueId attention(i64 layer, ValueId hidden, ValueId document_start, i64 sequence, const Attend& attend) {
     const Builder::Scope scope = builder_.scope("attention");
     ValueId qkv = builder_.name(ops::linear(builder_, hidden, block_weight("wqkv")), "qkv");
-    if (model_.attention.qk_norm != config::QkNorm::kNone) {
-      const ops::QkNormShape shape{.layout = layout_,
-                                   .per_head = model_.attention.qk_norm == config::QkNorm::kPerHead};
-      qkv =
-          ops::qk_norm(builder_, qkv, block_weight("q_norm"), block_weight("k_norm"), shape, model_.norm_eps);
-    }
-    if (model_.attention.clip_qkv > 0) {
-      qkv = ops::clip(builder_, qkv, model_.attention.clip_qkv);
-    }
     ops::RopeShape rope{.layout = layout_, .theta = model_.attention.rope_theta, .sequence = sequence};
     if (model_.has_yarn(layer)) {
       const config::YarnConfig& yarn = model_.attention.yarn;
       rope.yarn = {yarn.factor, yarn.original_length, yarn.beta_fast, yarn.beta_slow, yarn.scale()};
     }
-    qkv = builder_.name(ops::rope(builder_, qkv, document_start, rope), "rotated");
+    qkv = builder_.name(position(qkv, document_start, rope), "rotated");
     return ops::linear(builder_, builder_.name(attend(layer, qkv), "out"), block_weight("wo"));
+  }
+
+  // Norm, clip and rotation of queries and keys, as far as the model has them.
+  ValueId position(ValueId qkv, ValueId document_start, const ops::RopeShape& rope) {
+    const bool clips = model_.attention.clip_qkv > 0;
+    if (model_.attention.qk_norm != config::QkNorm::kNone) {
+      const bool per_head = model_.attention.qk_norm == config::QkNorm::kPerHead;
+      const ValueId q_norm = block_weight("q_norm");
+      const ValueId k_norm = block_weight("k_norm");
+      if (!clips) {
+        return ops::qk_norm_rope(builder_, qkv, q_norm, k_norm, document_start,
+                                 {.per_head = per_head, .rope = rope}, model_.norm_eps);
+      }
+      qkv = ops::qk_norm(builder_, qkv, q_norm, k_norm, {.layout = layout_, .per_head = per_head},
+                         model_.norm_eps);
+    }
+    if (clips) {
+      qkv = ops::clip(builder_, qkv, model_.attention.clip_qkv);
+    }
+    return ops::rope(builder_, qkv, document_start, rope);
   }
 
   ValueId feed_forward(i64 layer, ValueId hidden) {
@@ -180,10 +193,9 @@ class Transformer {
     moe_layers_.push_back({block, routing, placement.counts});
     const ValueId rows = builder_.name(ops::moe_permute(builder_, hidden, placement), "rows");
     const ValueId gu = ops::grouped_linear(builder_, rows, block_weight("w13"), placement);
-    const ValueId activated = ops::swiglu(builder_, gu, placement.offsets);
+    const ValueId activated = ops::moe_swiglu(builder_, gu, routing.weights, placement);
     const ValueId expert_out = ops::grouped_linear(builder_, activated, block_weight("w2"), placement);
-    const ValueId routed =
-        builder_.name(ops::moe_combine(builder_, expert_out, placement, routing.weights), "routed");
+    const ValueId routed = builder_.name(ops::moe_combine(builder_, expert_out, placement), "routed");
     if (model_.moe.shared_hidden == 0) {
       return routed;
     }

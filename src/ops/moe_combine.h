@@ -8,18 +8,12 @@
 
 namespace wych::ops {
 
-// rows A[C,d], row_of_route i32[T,k], route_of_row i32[C], offsets i32[E+1], weights S[T,k] if `weighted`
-// -> out A[T,d]: out[t] = sum_j weights[t,j] rows[row_of_route[t,j]]; without weights they are one.
-// vjp: drows[r] = weights[route] dout[token] with route = route_of_row[r], zeros for pad rows, nothing past
-//      the segments (MoeCombineDrows; without weights MoePermute);
-//      dweights[t,j] = <dout[t], rows[row_of_route[t,j]]> (MoeCombineDweights).
+// rows A[C,d], row_of_route i32[T,k], route_of_row i32[C], offsets i32[E+1] -> out A[T,d]:
+// out[t] = sum_j rows[row_of_route[t,j]]. Weights of the routes are in the rows already (moe_swiglu.h).
+// vjp: drows[r] = dout[token of r], zeros for pad rows, nothing past the segments (MoePermute).
 class MoeCombine final : public ir::Op {
  public:
-  explicit MoeCombine(bool weighted) : weighted_(weighted) {}
   [[nodiscard]] std::string_view name() const override { return "moe_combine"; }
-  void visit_attributes(ir::AttributeVisitor& visitor) const override {
-    visitor.visit("weighted", i64{weighted_});
-  }
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
   [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
@@ -28,36 +22,9 @@ class MoeCombine final : public ir::Op {
                               std::span<const ir::TensorType> outputs) const override;
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
-
- private:
-  bool weighted_;
 };
 
-// dout A[T,d], weights S[T,k], route_of_row i32[C], offsets i32[E+1] -> drows A[C,d].
-class MoeCombineDrows final : public ir::Op {
- public:
-  [[nodiscard]] std::string_view name() const override { return "moe_combine_drows"; }
-  [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
-      std::span<const ir::TensorType> inputs) const override;
-  void run_cpu(const ir::ExecContext& context) const override;
-  WYCH_CUDA_KERNEL;
-};
-
-// dout A[T,d], rows A[C,d], row_of_route i32[T,k] -> dweights S[T,k].
-class MoeCombineDweights final : public ir::Op {
- public:
-  [[nodiscard]] std::string_view name() const override { return "moe_combine_dweights"; }
-  [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
-      std::span<const ir::TensorType> inputs) const override;
-  [[nodiscard]] ir::Cost cost(std::span<const ir::TensorType> inputs,
-                              std::span<const ir::TensorType> outputs) const override;
-  void run_cpu(const ir::ExecContext& context) const override;
-  WYCH_CUDA_KERNEL;
-};
-
-// `weights` S[T,k], or kNoValue for a plain sum.
-ir::ValueId moe_combine(ir::Builder& builder, ir::ValueId rows, const Placement& placement,
-                        ir::ValueId weights = ir::kNoValue);
+ir::ValueId moe_combine(ir::Builder& builder, ir::ValueId rows, const Placement& placement);
 
 void register_moe_combine(ir::Registry& registry);
 

@@ -13,7 +13,7 @@
 namespace wych::ops {
 namespace {
 
-constexpr i64 kWidths[] = {5, 1, 132, 3, 37};  // of the five routings
+constexpr i64 kWidths[] = {5, 1, 1032, 3, 37};  // of the five routings
 
 std::vector<ir::OpCase> moe_permute_cases(DType dtype) {
   std::vector<ir::OpCase> cases;

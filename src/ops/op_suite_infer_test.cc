@@ -14,9 +14,8 @@ namespace {
 using ir::OpCase;
 using ir::TensorType;
 
-// Ops that take any number of inputs, or whose last input may be left out.
+// Ops that take any number of inputs.
 constexpr std::array<std::string_view, 4> kVariadic = {"add_n", "concat", "count_targets", "sum_of_squares"};
-constexpr std::array<std::string_view, 2> kOptionalLast = {"swiglu", "swiglu_dx"};
 // Ops whose inputs have unrelated shapes of any rank.
 constexpr std::array<std::string_view, 1> kAnyRanks = {"sum_of_squares"};
 
@@ -107,7 +106,7 @@ std::string check_infer(const OpCase& example) {
     std::vector<TensorType> more = types;
     more.push_back(types.empty() ? TensorType{DType::kF32, {1}} : types.back());
     wrong = must_reject(example, "a superfluous input", more);
-    if (wrong.empty() && !types.empty() && !contains(kOptionalLast, example)) {
+    if (wrong.empty() && !types.empty()) {
       wrong = must_reject(example, "a missing input", {types.begin(), types.end() - 1});
     }
   }

@@ -13,6 +13,7 @@ namespace wych::ops {
 class RmsNorm final : public ir::Op {
  public:
   explicit RmsNorm(double eps) : eps_(eps) {}
+  [[nodiscard]] double eps() const { return eps_; }
   [[nodiscard]] std::string_view name() const override { return "rms_norm"; }
   void visit_attributes(ir::AttributeVisitor& visitor) const override;
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
@@ -27,33 +28,52 @@ class RmsNorm final : public ir::Op {
   double eps_;
 };
 
-// dy A[R, d], x A[R, d], weight S[d], rstd S[R] -> dx A[R, d].
-class RmsNormDx final : public ir::Op {
+// a A[R, d], b A[R, d], weight S[d] -> x = a + b A[R, d], y and rstd of x as above: the residual and the norm
+// of what follows in one pass. x is rounded to A before it is normalised, so y is that of the two ops.
+class AddRmsNorm final : public ir::Op {
  public:
-  [[nodiscard]] std::string_view name() const override { return "rms_norm_dx"; }
+  explicit AddRmsNorm(double eps) : eps_(eps) {}
+  [[nodiscard]] double eps() const { return eps_; }
+  [[nodiscard]] std::string_view name() const override { return "add_rms_norm"; }
+  void visit_attributes(ir::AttributeVisitor& visitor) const override;
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
+  [[nodiscard]] std::vector<ir::ValueId> vjp(ir::Builder& builder, const ir::NodeValues& node,
+                                             std::span<const ir::ValueId> cotangents) const override;
   [[nodiscard]] std::vector<ir::Alias> aliases() const override;
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
+
+ private:
+  double eps_;
 };
 
-// dy A[R, d], x A[R, d], rstd S[R] -> dweight S[d].
-class RmsNormDw final : public ir::Op {
+// dy A[R, d], x A[R, d], weight S[d], rstd S[R] [, dpassing A[R, d] if `passing`] -> dx A[R, d], dweight
+// S[d]. dpassing is what else flows into x, and is added to dx. Accumulates dweight.
+class RmsNormBackward final : public ir::Op {
  public:
-  [[nodiscard]] std::string_view name() const override { return "rms_norm_dw"; }
+  explicit RmsNormBackward(bool passing) : passing_(passing) {}
+  [[nodiscard]] bool passing() const { return passing_; }
+  [[nodiscard]] std::string_view name() const override {
+    return passing_ ? "add_rms_norm_backward" : "rms_norm_backward";
+  }
   [[nodiscard]] Expected<std::vector<ir::TensorType>> infer(
       std::span<const ir::TensorType> inputs) const override;
-  [[nodiscard]] int accumulates() const override { return 0; }
+  [[nodiscard]] std::vector<ir::Alias> aliases() const override;
+  [[nodiscard]] int accumulates() const override { return 1; }
   [[nodiscard]] i64 workspace(std::span<const ir::TensorType> inputs,
                               std::span<const ir::TensorType> outputs) const override;
-  // Partial sums of kCudaRowsPerChunk rows each.
-  static constexpr i64 kCudaRowsPerChunk = 64;
+  // Blocks that go through the rows, a partial sum of dweight each; as many as are resident at a time.
+  static constexpr int kBlocksPerSm = 3;
+  static i64 cuda_blocks(i64 rows, const CudaTarget& target);
   [[nodiscard]] i64 cuda_workspace(std::span<const ir::TensorType> inputs,
                                    std::span<const ir::TensorType> outputs,
                                    const CudaTarget& target) const override;
   void run_cpu(const ir::ExecContext& context) const override;
   WYCH_CUDA_KERNEL;
+
+ private:
+  bool passing_;
 };
 
 // y alone; rstd stays reachable through the node for the backward.

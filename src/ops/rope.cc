@@ -205,18 +205,22 @@ void fill_frequencies(const RopeShape& shape, T* frequencies) {
 template void fill_frequencies<float>(const RopeShape& shape, float* frequencies);
 template void fill_frequencies<double>(const RopeShape& shape, double* frequencies);
 
-void Rope::visit_attributes(ir::AttributeVisitor& visitor) const {
-  shape_.layout.visit(visitor);
-  visitor.visit("theta", shape_.theta);
-  visitor.visit("sequence", shape_.sequence);
-  visitor.visit("inverse", i64{inverse_});
-  if (shape_.yarn.factor != 1.0) {
-    visitor.visit("yarn_factor", shape_.yarn.factor);
-    visitor.visit("yarn_original_length", shape_.yarn.original_length);
-    visitor.visit("yarn_beta_fast", shape_.yarn.beta_fast);
-    visitor.visit("yarn_beta_slow", shape_.yarn.beta_slow);
-    visitor.visit("yarn_attention_factor", shape_.yarn.attention_factor);
+void RopeShape::visit(ir::AttributeVisitor& visitor) const {
+  layout.visit(visitor);
+  visitor.visit("theta", theta);
+  visitor.visit("sequence", sequence);
+  if (yarn.factor != 1.0) {
+    visitor.visit("yarn_factor", yarn.factor);
+    visitor.visit("yarn_original_length", yarn.original_length);
+    visitor.visit("yarn_beta_fast", yarn.beta_fast);
+    visitor.visit("yarn_beta_slow", yarn.beta_slow);
+    visitor.visit("yarn_attention_factor", yarn.attention_factor);
   }
+}
+
+void Rope::visit_attributes(ir::AttributeVisitor& visitor) const {
+  shape_.visit(visitor);
+  visitor.visit("inverse", i64{inverse_});
 }
 
 Expected<std::vector<ir::TensorType>> Rope::infer(std::span<const ir::TensorType> inputs) const {

@@ -32,6 +32,8 @@ struct RopeShape {
   double theta = 10000.0;  // above 1 with YaRN
   i64 sequence = 1;        // S
   YarnShape yarn = {};
+
+  void visit(ir::AttributeVisitor& visitor) const;
 };
 
 // qkv A[T, width], document_start i32[T] -> qkv' A[T, width].

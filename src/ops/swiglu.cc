@@ -1,7 +1,6 @@
 #include "ops/swiglu.h"
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/vector_math.h"
 #include "ops/row_chunks.h"
@@ -10,21 +9,10 @@
 namespace wych::ops {
 namespace {
 
-// Rows that are defined: all, or those before the end of the last segment.
-i64 used_rows(const ir::ExecContext& context, std::size_t offsets_input, i64 rows) {
-  if (context.inputs.size() <= offsets_input) {
-    return rows;
-  }
-  const ir::View& offsets = context.inputs[offsets_input];
-  const i64 used = offsets.as<i32>()[offsets.elements() - 1];
-  WYCH_DCHECK(used >= 0 && used <= rows, "{} used rows of {}", used, rows);
-  return used;
-}
-
 template <class T>
 void activate(const ir::ExecContext& context) {
   const i64 width = context.output(0).dim(1);
-  const i64 rows = used_rows(context, 1, context.output(0).dim(0));
+  const i64 rows = context.output(0).dim(0);
   const T* gu = context.input(0).as<T>();
   T* a = context.output(0).as<T>();
   context.pool->parallel_chunks(rows, rows_per_chunk(2 * width), [&](i64 begin, i64 end) {
@@ -43,7 +31,7 @@ void activate(const ir::ExecContext& context) {
 template <class T>
 void activate_dx(const ir::ExecContext& context) {
   const i64 width = context.input(0).dim(1);
-  const i64 rows = used_rows(context, 2, context.input(0).dim(0));
+  const i64 rows = context.input(0).dim(0);
   const T* da = context.input(0).as<T>();
   const T* gu = context.input(1).as<T>();
   T* dgu = context.output(0).as<T>();
@@ -66,40 +54,21 @@ void activate_dx(const ir::ExecContext& context) {
   });
 }
 
-struct Example {
-  i64 rows;
-  i64 width;
-  std::vector<double> offsets;  // empty: no such input
+// Random, and the seedless sequence is the same for every dtype.
+ir::CaseInput input(DType dtype, i64 rows, i64 columns, double phase) {
+  ir::CaseInput input{{dtype, {rows, columns}}};
+  for (i64 i = 0; i < rows * columns; ++i) {
+    input.values.push_back(3 * std::sin(static_cast<double>(i) + phase));
+  }
+  return input;
+}
 
-  [[nodiscard]] i64 used() const { return offsets.empty() ? rows : static_cast<i64>(offsets.back()); }
-  [[nodiscard]] std::string label() const {
-    return fmt::format("R={} f={} offsets=[{}]", rows, width, fmt::join(offsets, ","));
-  }
-  // Random where defined, NaN behind: the seedless sequence is the same for every dtype.
-  [[nodiscard]] ir::CaseInput input(DType dtype, i64 columns, double phase) const {
-    ir::CaseInput input{{dtype, {rows, columns}}};
-    for (i64 i = 0; i < rows * columns; ++i) {
-      input.values.push_back(i < used() * columns ? 3 * std::sin(static_cast<double>(i) + phase)
-                                                  : std::numeric_limits<double>::quiet_NaN());
-    }
-    return input;
-  }
-  void finish(ir::OpCase& example, i64 output_columns) const {
-    example.label = label();
-    if (!offsets.empty()) {
-      example.inputs.push_back({{DType::kI32, {static_cast<i64>(offsets.size())}}, offsets});
-      example.defined = [defined = used() * output_columns](int, i64 element, const ir::Values&) {
-        return element < defined;
-      };
-    }
-  }
-};
-
-ir::OpCase swiglu_case(DType dtype, const Example& shape) {
+ir::OpCase swiglu_case(DType dtype, i64 rows, i64 width) {
   ir::OpCase example;
+  example.label = fmt::format("R={} f={}", rows, width);
   example.op = std::make_shared<Swiglu>();
-  example.inputs = {shape.input(dtype, 2 * shape.width, 0.3)};
-  example.oracle = [f = static_cast<std::size_t>(shape.width)](const ir::Values& in) {
+  example.inputs = {input(dtype, rows, 2 * width, 0.3)};
+  example.oracle = [f = static_cast<std::size_t>(width)](const ir::Values& in) {
     ir::Values out(1);
     for (std::size_t i = 0; i < in[0].size() / 2; ++i) {
       const std::size_t gate = i / f * 2 * f + i % f;
@@ -108,15 +77,15 @@ ir::OpCase swiglu_case(DType dtype, const Example& shape) {
     return out;
   };
   example.differentiable = {0};
-  shape.finish(example, shape.width);
   return example;
 }
 
-ir::OpCase swiglu_dx_case(DType dtype, const Example& shape) {
+ir::OpCase swiglu_dx_case(DType dtype, i64 rows, i64 width) {
   ir::OpCase example;
+  example.label = fmt::format("R={} f={}", rows, width);
   example.op = std::make_shared<SwigluDx>();
-  example.inputs = {shape.input(dtype, shape.width, 0.9), shape.input(dtype, 2 * shape.width, 0.3)};
-  example.oracle = [f = static_cast<std::size_t>(shape.width)](const ir::Values& in) {
+  example.inputs = {input(dtype, rows, width, 0.9), input(dtype, rows, 2 * width, 0.3)};
+  example.oracle = [f = static_cast<std::size_t>(width)](const ir::Values& in) {
     ir::Values out = {in[1]};
     for (std::size_t i = 0; i < in[0].size(); ++i) {
       const std::size_t gate = i / f * 2 * f + i % f;
@@ -127,47 +96,26 @@ ir::OpCase swiglu_dx_case(DType dtype, const Example& shape) {
     }
     return out;
   };
-  shape.finish(example, 2 * shape.width);
   return example;
 }
 
-std::vector<Example> shapes() {
-  return {{7, 5, {}},        {1, 1, {}},        {67, 131, {}},
-          {7, 3, {0, 2, 5}}, {5, 3, {0, 0, 0}}, {48, 17, {0, 16, 16, 32}}};
-}
-
-template <ir::OpCase (*kCase)(DType, const Example&)>
+template <ir::OpCase (*kCase)(DType, i64, i64)>
 std::vector<ir::OpCase> cases(DType dtype) {
-  std::vector<ir::OpCase> result;
-  for (const Example& shape : shapes()) {
-    result.push_back(kCase(dtype, shape));
-  }
-  return result;
-}
-
-// The optional last input.
-bool is_offsets(std::span<const ir::TensorType> inputs, std::size_t index) {
-  return inputs.size() == index ||
-         (inputs.size() == index + 1 && is_index(inputs[index], 1) && inputs[index].shape[0] > 0);
+  return {kCase(dtype, 7, 5), kCase(dtype, 1, 1), kCase(dtype, 67, 131), kCase(dtype, 5, 264)};
 }
 
 }  // namespace
 
 Expected<std::vector<ir::TensorType>> Swiglu::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.empty() || !is_activation(inputs[0], 2) || inputs[0].shape[1] % 2 != 0 ||
-      !is_offsets(inputs, 1)) {
-    return ir::shape_error("needs gu A[R,2f] and perhaps offsets i32[E+1], A = f32, f64 or bf16", inputs);
+  if (inputs.size() != 1 || !is_activation(inputs[0], 2) || inputs[0].shape[1] % 2 != 0) {
+    return ir::shape_error("needs gu A[R,2f], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{{inputs[0].dtype, {inputs[0].shape[0], inputs[0].shape[1] / 2}}};
 }
 
 std::vector<ir::ValueId> Swiglu::vjp(ir::Builder& builder, const ir::NodeValues& node,
                                      std::span<const ir::ValueId> cotangents) const {
-  std::vector<ir::ValueId> inputs = {cotangents[0]};
-  inputs.insert(inputs.end(), node.inputs.begin(), node.inputs.end());
-  std::vector<ir::ValueId> result(node.inputs.size(), ir::kNoValue);
-  result[0] = builder.add_one(std::make_shared<SwigluDx>(), inputs);
-  return result;
+  return {builder.add_one(std::make_shared<SwigluDx>(), {cotangents[0], node.inputs[0]})};
 }
 
 void Swiglu::run_cpu(const ir::ExecContext& context) const {
@@ -175,11 +123,9 @@ void Swiglu::run_cpu(const ir::ExecContext& context) const {
 }
 
 Expected<std::vector<ir::TensorType>> SwigluDx::infer(std::span<const ir::TensorType> inputs) const {
-  if (inputs.size() < 2 || !is_activation(inputs[0], 2) ||
-      !is_type(inputs[1], inputs[0].dtype, {inputs[0].shape[0], 2 * inputs[0].shape[1]}) ||
-      !is_offsets(inputs, 2)) {
-    return ir::shape_error("needs da A[R,f], gu A[R,2f] and perhaps offsets i32[E+1], A = f32, f64 or bf16",
-                           inputs);
+  if (inputs.size() != 2 || !is_activation(inputs[0], 2) ||
+      !is_type(inputs[1], inputs[0].dtype, {inputs[0].shape[0], 2 * inputs[0].shape[1]})) {
+    return ir::shape_error("needs da A[R,f] and gu A[R,2f], A = f32, f64 or bf16", inputs);
   }
   return std::vector<ir::TensorType>{inputs[1]};
 }
@@ -190,11 +136,8 @@ void SwigluDx::run_cpu(const ir::ExecContext& context) const {
   dispatch_float(context.input(0).type->dtype, [&]<class T>(T) { activate_dx<T>(context); });
 }
 
-ir::ValueId swiglu(ir::Builder& builder, ir::ValueId gu, ir::ValueId offsets) {
-  if (offsets == ir::kNoValue) {
-    return builder.add_one(std::make_shared<Swiglu>(), {gu});
-  }
-  return builder.add_one(std::make_shared<Swiglu>(), {gu, offsets});
+ir::ValueId swiglu(ir::Builder& builder, ir::ValueId gu) {
+  return builder.add_one(std::make_shared<Swiglu>(), {gu});
 }
 
 void register_swiglu(ir::Registry& registry) {

@@ -1,88 +1,76 @@
-// One block a row. With offsets, the blocks of rows behind the last segment return at once: how many rows
-// count is read on the device. Bytes of float32: 12 an element of a, the gradient 20.
-#include "kernels/cuda_launch.cuh"
+// One warp a row. Bytes of bfloat16: 6 an element of a, the gradient 10.
+#include "kernels/cuda_gated.cuh"
 #include "ops/swiglu.h"
 
 namespace wych::ops {
 namespace {
 
+using kernels::blocks_for;
 using kernels::device_cast;
-using kernels::load_float;
-using kernels::store_float;
+using kernels::kPackWidth;
+using kernels::kRowsPerBlock;
+using kernels::kRowThreads;
 
-constexpr int kThreads = 256;
-
-__device__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
-
-// `used` points to the number of defined rows; null: all are.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    swiglu_kernel(i64 width, const i32* __restrict__ used, const T* __restrict__ gu, T* __restrict__ a) {
-  const i64 row = blockIdx.x;
-  if (used != nullptr && row >= *used) {
-    return;
-  }
-  const T* gate = gu + 2 * row * width;
-  const T* up = gate + width;
-  for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    const float g = load_float(gate + j);
-    store_float(a + row * width + j, g * sigmoid(g) * load_float(up + j));
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kRowThreads)
+    swiglu_kernel(i64 rows, int width, const T* __restrict__ gu, T* __restrict__ a) {
+  const i64 row = kernels::warp_row();
+  if (row < rows) {
+    kernels::gated_row<T, kWidth>(width, gu + 2 * row * width, 1.0F, a + row * width);
   }
 }
 
-// dgu may be gu: a thread reads its elements before it writes them.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    swiglu_dx_kernel(i64 width, const i32* __restrict__ used, const T* __restrict__ da, const T* gu, T* dgu) {
-  const i64 row = blockIdx.x;
-  if (used != nullptr && row >= *used) {
-    return;
+// dgu may be gu.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kRowThreads)
+    swiglu_dx_kernel(i64 rows, int width, const T* __restrict__ da, const T* gu, T* dgu) {
+  const i64 row = kernels::warp_row();
+  if (row < rows) {
+    const i64 first = 2 * row * width;
+    kernels::gated_row_dx<T, kWidth>(width, da + row * width, gu + first, 1.0F, dgu + first);
   }
-  const i64 gate = 2 * row * width;
-  const i64 up = gate + width;
-  for (i64 j = threadIdx.x; j < width; j += kThreads) {
-    const float g = load_float(gu + gate + j);
-    const float u = load_float(gu + up + j);
-    const float s = sigmoid(g);
-    const float d = load_float(da + row * width + j) * s;
-    store_float(dgu + gate + j, d * u * (1.0F + g * (1.0F - s)));
-    store_float(dgu + up + j, d * g);
-  }
-}
-
-// The last offset, if the op has that input.
-const i32* used_rows(const ir::CudaContext& context, std::size_t offsets_input) {
-  if (context.inputs.size() <= offsets_input) {
-    return nullptr;
-  }
-  const ir::View& offsets = context.inputs[offsets_input];
-  return offsets.as<i32>() + offsets.elements() - 1;
 }
 
 }  // namespace
 
 void Swiglu::launch_cuda(const ir::CudaContext& context) const {
   const i64 rows = context.output(0).dim(0);
-  if (rows == 0) {
+  const i64 width = context.output(0).dim(1);
+  const unsigned blocks = blocks_for(rows, kRowsPerBlock);
+  if (blocks == 0) {
     return;
   }
   kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
-    swiglu_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-        context.output(0).dim(1), used_rows(context, 1), device_cast<const T>(context.input(0)),
-        device_cast<T>(context.output(0)));
+    const T* gu = device_cast<const T>(context.input(0));
+    T* a = device_cast<T>(context.output(0));
+    const auto columns = static_cast<int>(width);
+    if (kernels::are_packs<T>(width, {gu, a})) {
+      swiglu_kernel<T, kPackWidth<T>><<<blocks, kRowThreads, 0, context.stream>>>(rows, columns, gu, a);
+    } else {
+      swiglu_kernel<T, 1><<<blocks, kRowThreads, 0, context.stream>>>(rows, columns, gu, a);
+    }
   });
   WYCH_CUDA_LAUNCHED();
 }
 
 void SwigluDx::launch_cuda(const ir::CudaContext& context) const {
   const i64 rows = context.input(0).dim(0);
-  if (rows == 0) {
+  const i64 width = context.input(0).dim(1);
+  const unsigned blocks = blocks_for(rows, kRowsPerBlock);
+  if (blocks == 0) {
     return;
   }
-  kernels::dispatch_cuda(context.output(0).type->dtype, [&]<class T>(T) {
-    swiglu_dx_kernel<<<kernels::blocks_for(rows, 1), kThreads, 0, context.stream>>>(
-        context.input(0).dim(1), used_rows(context, 2), device_cast<const T>(context.input(0)),
-        device_cast<const T>(context.input(1)), device_cast<T>(context.output(0)));
+  kernels::dispatch_cuda(context.input(0).type->dtype, [&]<class T>(T) {
+    const T* da = device_cast<const T>(context.input(0));
+    const T* gu = device_cast<const T>(context.input(1));
+    T* dgu = device_cast<T>(context.output(0));
+    const auto columns = static_cast<int>(width);
+    if (kernels::are_packs<T>(width, {da, gu, dgu})) {
+      swiglu_dx_kernel<T, kPackWidth<T>>
+          <<<blocks, kRowThreads, 0, context.stream>>>(rows, columns, da, gu, dgu);
+    } else {
+      swiglu_dx_kernel<T, 1><<<blocks, kRowThreads, 0, context.stream>>>(rows, columns, da, gu, dgu);
+    }
   });
   WYCH_CUDA_LAUNCHED();
 }

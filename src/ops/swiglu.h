@@ -1,8 +1,7 @@
 // The gated activation: with [gate | up] = gu (gate columns first) and s = sigmoid(gate),
 //   a = silu(gate) * up = gate s up,
 //   dgate = da up s (1 + gate (1 - s)),  dup = da gate s.
-// With offsets (grouped_linear.h), rows at and after offsets[E] are undefined and are neither read nor
-// written.
+// Expert rows have one of their own: moe_swiglu.h.
 #pragma once
 
 #include "ir/builder.h"
@@ -10,7 +9,7 @@
 
 namespace wych::ops {
 
-// gu A[R, 2f] [, offsets i32[E + 1]] -> a A[R, f].
+// gu A[R, 2f] -> a A[R, f].
 class Swiglu final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "swiglu"; }
@@ -22,7 +21,7 @@ class Swiglu final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// da A[R, f], gu A[R, 2f] [, offsets i32[E + 1]] -> dgu A[R, 2f].
+// da A[R, f], gu A[R, 2f] -> dgu A[R, 2f].
 class SwigluDx final : public ir::Op {
  public:
   [[nodiscard]] std::string_view name() const override { return "swiglu_dx"; }
@@ -33,8 +32,7 @@ class SwigluDx final : public ir::Op {
   WYCH_CUDA_KERNEL;
 };
 
-// `offsets` may be kNoValue: all rows count.
-ir::ValueId swiglu(ir::Builder& builder, ir::ValueId gu, ir::ValueId offsets = ir::kNoValue);
+ir::ValueId swiglu(ir::Builder& builder, ir::ValueId gu);
 
 void register_swiglu(ir::Registry& registry);
 

@@ -43,13 +43,17 @@ void GraphCopy::copy_node(NodeId id, ValueId accumulator) {
   to_.set_microbatch(node.microbatch);
   const std::vector<ValueId> outputs = to_.add(node.op, std::move(inputs), accumulator);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Value& old = from_.value(node.outputs[i]);
-    Value& copy = to_.graph().values[static_cast<std::size_t>(outputs[i])];
-    copy.path = old.path;
-    copy.lifetime = old.lifetime;
-    copy.category = old.category;
-    map_[static_cast<std::size_t>(node.outputs[i])] = outputs[i];
+    stand_for(node.outputs[i], outputs[i]);
   }
+}
+
+void GraphCopy::stand_for(ValueId old, ValueId value) {
+  const Value& original = from_.value(old);
+  Value& copy = to_.graph().values[static_cast<std::size_t>(value)];
+  copy.path = original.path;
+  copy.lifetime = original.lifetime;
+  copy.category = original.category;
+  replace(old, value);
 }
 
 void GraphCopy::copy_results() {

@@ -21,6 +21,9 @@ class GraphCopy {
   // From here on, readers of `old` read `value`.
   void replace(ir::ValueId old, ir::ValueId value) { map_[static_cast<std::size_t>(old)] = value; }
 
+  // The same for a value of a new node, which takes over the name, lifetime and category of `old`.
+  void stand_for(ir::ValueId old, ir::ValueId value);
+
   // Copies one node with its phase, region and microbatch. All its inputs must be mapped.
   // With `accumulator` (a new id) the copy adds into it, whatever the old node did.
   void copy_node(ir::NodeId id, ir::ValueId accumulator = ir::kNoValue);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/add.h"
 #include "ir/interpret.h"
 #include "ir/paths.h"
 #include "ir/print.h"
@@ -13,6 +14,7 @@
 #include "passes/autodiff.h"
 #include "passes/copy.h"
 #include "passes/expand.h"
+#include "passes/fuse.h"
 #include "passes/recompute.h"
 #include "passes/unroll.h"
 
@@ -135,6 +137,63 @@ TEST(Autodiff, GradientsMatchFiniteDifferences) {
       EXPECT_NEAR(analytic.gradients[weight][entry], numeric, 1e-8);
     }
   }
+}
+
+// Two blocks with norms before their sublayers, as models have them.
+Graph residual_model() {
+  Graph graph;
+  ir::Builder builder(graph);
+  const ValueId x = builder.input("x", {DType::kF64, {kTokens, kWidth}});
+  const ValueId targets = builder.input(ir::kTargetsPath, {DType::kI32, {kTokens}});
+  const ValueId denominator = builder.input(ir::kDenominatorPath, {DType::kF64, {1}});
+  const auto weight = [&](const std::string& path, const ir::Shape& shape) {
+    return builder.persistent(path, {DType::kF64, shape}, ir::Category::kWeights);
+  };
+  ValueId hidden = x;
+  for (const char* block : {"blocks.0", "blocks.1"}) {
+    const ir::Builder::Scope region = builder.scope(block, true);
+    const ValueId normed = ops::rms_norm(builder, hidden, weight(builder.scoped("norm"), {kWidth}), 1e-5);
+    hidden =
+        ir::add(builder, hidden, ops::linear(builder, normed, weight(builder.scoped("w"), {kWidth, kWidth})));
+  }
+  const ValueId last = ops::rms_norm(builder, hidden, weight("last", {kWidth}), 1e-5);
+  builder.loss(
+      "ce",
+      ops::head_loss(builder, last, weight("head", {kVocabulary, kWidth}), targets, denominator, kVocabulary)
+          .ce,
+      1.0);
+  return graph;
+}
+
+TEST(Fuse, ChangesNoBit) {
+  const Expected<Graph> plain = autodiff(residual_model());
+  ASSERT_TRUE(plain.has_value());
+  const Graph fused = fuse(*plain);
+  ASSERT_TRUE(ir::verify(fused).has_value()) << ir::verify(fused).error().text();
+  EXPECT_EQ(count_ops(fused, "add_rms_norm"), 2);           // block 1's norm and the last one
+  EXPECT_EQ(count_ops(fused, "rms_norm"), 1);               // nothing is added before block 0's
+  EXPECT_EQ(count_ops(fused, "add_rms_norm_backward"), 1);  // dx of x itself is wanted by nobody
+  EXPECT_EQ(count_ops(fused, "add"), 0);
+  const MicrobatchResult before = run_microbatch(*plain, 5, 0.3);
+  const MicrobatchResult after = run_microbatch(fused, 5, 0.3);
+  EXPECT_EQ(before.ce, after.ce);
+  EXPECT_EQ(before.gradients, after.gradients);
+}
+
+// Across microbatches the weights' gradients go on adding into each other.
+TEST(Fuse, KeepsAccumulators) {
+  const Expected<Graph> plain = autodiff(residual_model());
+  ASSERT_TRUE(plain.has_value());
+  const std::vector<MicrobatchAction> actions = {{false, 0}, {true, 0}, {false, 1}, {true, 1}};
+  const Graph fused = fuse(unroll(*plain, 2, actions));
+  ASSERT_TRUE(ir::verify(fused).has_value()) << ir::verify(fused).error().text();
+  std::vector<std::string> accumulated;
+  for (const ir::Node& node : fused.nodes) {
+    if (node.op->name() == "add_rms_norm_backward" && node.accumulate) {
+      accumulated.push_back(fused.value(node.outputs[1]).path);
+    }
+  }
+  EXPECT_EQ(accumulated, std::vector<std::string>{"grad.blocks.1.norm"});
 }
 
 TEST(Autodiff, ComputesTheLogitsOnce) {

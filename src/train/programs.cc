@@ -11,6 +11,7 @@
 #include "model/update.h"
 #include "passes/autodiff.h"
 #include "passes/expand.h"
+#include "passes/fuse.h"
 #include "passes/recompute.h"
 #include "passes/unroll.h"
 #include "pipeline/schedule.h"
@@ -110,7 +111,7 @@ Expected<void> lower_into(std::optional<plan::Program>& program, std::string nam
                           plan::Layout& layout, const std::optional<CudaTarget>& cuda) {
   WYCH_TRY(ir::Graph built, std::move(graph));
   const auto kernels = cuda ? passes::KernelTarget::kCuda : passes::KernelTarget::kCpu;
-  WYCH_TRY(program, plan::lower(std::move(name), passes::expand(built, kernels), layout, cuda));
+  WYCH_TRY(program, plan::lower(std::move(name), passes::fuse(passes::expand(built, kernels)), layout, cuda));
   if (cuda) {
     layout.add_overhead(kCudaGraphBytes * static_cast<i64>(program->instructions.size()));
   }
