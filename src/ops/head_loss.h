@@ -18,16 +18,19 @@ namespace wych::ops {
 
 // Workspace of both ops on CUDA: logits f32[chunk, vocabulary], then the losses f64[T, 2] at byte `losses`
 // and, for bf16, the scratch of the products at byte `products`. A chunk is large enough to amortise that
-// dweight is read and written for each, and bounded in bytes.
+// dweight is read and written for each, and bounded in bytes; all are about equally large.
 struct HeadLossScratch {
-  static constexpr i64 kMaxLogitBytes = i64{1} << 29;
-  static constexpr i64 kMaxRows = 2048;
+  static constexpr i64 kMaxLogitBytes = i64{1} << 30;
+  static constexpr i64 kMaxRows = 4096;
   static constexpr i64 kRowTile = 64;  // of the products
 
   constexpr HeadLossScratch(i64 tokens, i64 vocabulary, DType activation) {
     const i64 row_bytes = vocabulary * static_cast<i64>(sizeof(float));
-    const i64 rows = std::clamp<i64>(kMaxLogitBytes / row_bytes, 1, kMaxRows);
-    chunk = std::min(tokens, rows < kRowTile ? rows : rows / kRowTile * kRowTile);
+    const i64 most = std::clamp<i64>(kMaxLogitBytes / row_bytes, 1, kMaxRows);
+    const i64 rows = most < kRowTile ? most : most / kRowTile * kRowTile;
+    const i64 even =
+        round_up(ceil_div(std::max<i64>(tokens, 1), ceil_div(std::max<i64>(tokens, 1), rows)), kRowTile);
+    chunk = std::min({tokens, rows, even});
     losses = round_up(chunk * row_bytes, 256);
     products = round_up(losses + 2 * tokens * static_cast<i64>(sizeof(double)), 256);
     bytes = products + (activation == DType::kBF16 ? kMatmulWorkspaceBytes : 0);
