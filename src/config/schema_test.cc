@@ -49,8 +49,8 @@ TEST(Schema, EveryMemberHasAKey) {
   for (const Field& field : fields(config)) {
     ++count[std::string(field.section())];
   }
-  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9, r10] = config.run;
-  EXPECT_EQ(count["run"], 10);
+  [[maybe_unused]] const auto& [r1, r2, r3, r4, r5, r6, r7, r8, r9, r10, r11] = config.run;
+  EXPECT_EQ(count["run"], 11);
   [[maybe_unused]] const auto& [m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15, attention,
                                 moe] = config.model;
   EXPECT_EQ(count["model"], 15);
@@ -78,8 +78,8 @@ TEST(Schema, EveryMemberHasAKey) {
   EXPECT_EQ(count["schedule"], 7);
   [[maybe_unused]] const auto& [p1, p2, p3, p4] = config.parallel;
   EXPECT_EQ(count["parallel"], 4);
-  [[maybe_unused]] const auto& [c1] = config.precision;
-  EXPECT_EQ(count["precision"], 1);
+  [[maybe_unused]] const auto& [c1, c2] = config.precision;
+  EXPECT_EQ(count["precision"], 2);
   [[maybe_unused]] const auto& [y1, y2, y3, y4] = config.memory;
   EXPECT_EQ(count["memory"], 4);
   [[maybe_unused]] const auto& [x1, x2, x3, x4] = config.checkpoint;
