@@ -43,14 +43,22 @@ template <Form kForm>
 constexpr u32 kBytesA = kBlockM* kBlockK<kForm> * 2;
 template <Form kForm>
 constexpr u32 kStageBytes = (kBlockM + kBlockN) * kBlockK<kForm> * 2;
-// Buffers of a consumer on their way out; for kDw the whole tile: 64 x 256 sums in float32.
+// Buffers of a consumer on their way out.
+constexpr u32 kStoreBuffers = 2;
+// A row of the tile in float32; 16 bytes more, so that rows begin in different banks.
+constexpr u32 kSumRowBytes = kBlockN * 4 + 16;
+// On their way out, of one consumer; for kDw the whole tile: 64 x 256 sums in float32.
 template <Form kForm>
-constexpr u32 kStoreBuffers = kForm == Form::kDw ? 8 : 2;
+constexpr u32 kLeavingBytes = kForm == Form::kDw ? 64 * kSumRowBytes : kStoreBuffers* kStoreBytes;
+// Offsets of experts in shared memory; for kDw they stay where they are, two are read a tile.
+template <Form kForm>
+constexpr u32 kOffsetBytes = kForm == Form::kDw ? 0 : (kMaxGroups + 1) * 4;
 
 struct Params {
   CUtensorMap a;
   CUtensorMap b;
-  CUtensorMap out;
+  CUtensorMap out;  // but for kDw
+  float* dw;
   const i32* offsets;
   i32 groups;
   i32 out_columns;
@@ -68,13 +76,14 @@ struct Shared {
 };
 
 template <Form kForm>
-constexpr u32 kSharedBytes = kStages*(kStageBytes<kForm> + 16) + 2 * kStoreBuffers<kForm>* kStoreBytes +
-                             (kMaxGroups + 1) * 4;
+constexpr u32 kSharedBytes = kStages*(kStageBytes<kForm> + 16) +
+                             2 * kLeavingBytes<kForm> + kOffsetBytes<kForm>;
 static_assert(kSharedBytes<Form::kForward> <= 232448 && kSharedBytes<Form::kDw> <= 232448);
 
 // One tile: outputs from (row, column) of the expert's matrix.
 struct Tile {
   i32 expert;
+  i32 begin;  // kDw: the expert's first row
   i32 row;
   i32 column;
   i32 steps;
@@ -87,6 +96,9 @@ class Tiles {
   __device__ Tiles(const Params& params, const i32* offsets)
       : params_(params), offsets_(offsets), next_(blockIdx.x) {
     column_tiles_ = (params.out_columns + kBlockN - 1) / kBlockN;
+    if constexpr (kForm == Form::kDw) {
+      fetch_offsets();
+    }
   }
 
   __device__ bool next(Tile& tile) {
@@ -118,7 +130,8 @@ class Tiles {
     return false;
   }
 
-  // Every expert has equally many tiles.
+  // Every expert has equally many tiles. The offsets of a tile are on their way while the one before is
+  // computed.
   __device__ bool next_gradient(Tile& tile) {
     const i32 row_tiles = (params_.out_rows + kBlockM - 1) / kBlockM;
     const i64 tiles = static_cast<i64>(row_tiles) * column_tiles_;
@@ -129,9 +142,20 @@ class Tiles {
     tile.expert = static_cast<i32>(next_ / tiles);
     tile.row = index % row_tiles * kBlockM;
     tile.column = index / row_tiles * kBlockN;
-    tile.steps = (offsets_[tile.expert + 1] - offsets_[tile.expert] + kBlockK<kForm> - 1) / kBlockK<kForm>;
+    tile.begin = begin_;
+    tile.steps = (end_ - begin_ + kBlockK<kForm> - 1) / kBlockK<kForm>;
     next_ += gridDim.x;
+    fetch_offsets();
     return true;
+  }
+
+  __device__ void fetch_offsets() {
+    const i32 row_tiles = (params_.out_rows + kBlockM - 1) / kBlockM;
+    const i64 expert = next_ / (static_cast<i64>(row_tiles) * column_tiles_);
+    if (expert < params_.groups) {
+      begin_ = __ldg(offsets_ + expert);
+      end_ = __ldg(offsets_ + expert + 1);
+    }
   }
 
   const Params& params_;
@@ -140,6 +164,8 @@ class Tiles {
   i64 before_ = 0;
   i32 expert_ = 0;
   i32 column_tiles_;
+  i32 begin_ = 0;  // kDw: of the next tile
+  i32 end_ = 0;
 };
 
 // A place in the ring of stages.
@@ -153,11 +179,10 @@ struct Ring {
 };
 
 template <Form kForm>
-__device__ void load_step(const Params& params, const Tile& tile, const i32* offsets, i32 step, u32 to,
-                          u32 barrier) {
+__device__ void load_step(const Params& params, const Tile& tile, i32 step, u32 to, u32 barrier) {
   const i32 term = step * kBlockK<kForm>;
   if constexpr (kForm == Form::kDw) {
-    const i32 row = offsets[tile.expert] + term;
+    const i32 row = tile.begin + term;
 #pragma unroll
     for (int part = 0; part < kBlockM / kPart; ++part) {
       sm90::tensor_load(to + part * kPartBytes<kForm>, &params.a, barrier, tile.row + part * kPart, row);
@@ -192,8 +217,7 @@ __device__ void produce(const Params& params, const Shared& shared) {
       sm90::barrier_wait(shared.empty + 8 * ring.stage, ring.parity ^ 1);
       const u32 barrier = shared.full + 8 * ring.stage;
       sm90::barrier_expect(barrier, kStageBytes<kForm>);
-      load_step<kForm>(params, tile, shared.offsets, step, shared.stages + ring.stage * kStageBytes<kForm>,
-                       barrier);
+      load_step<kForm>(params, tile, step, shared.stages + ring.stage * kStageBytes<kForm>, barrier);
       ring.advance();
     }
   }
@@ -233,7 +257,7 @@ __device__ void store_bf16(const Params& params, const Tile& tile, const float (
   const int lane = thread % 32;
   const u32 row = static_cast<u32>(warp * 16 + (lane / 8 % 2) * 8 + lane % 8);
   const u32 half = static_cast<u32>(lane / 16);
-  constexpr u32 kBuffers = kStoreBuffers<Form::kForward>;
+  constexpr u32 kBuffers = kStoreBuffers;
 #pragma unroll
   for (int part = 0; part < kBlockN / kPart; ++part) {
     const u32 buffer = buffers + (static_cast<u32>(part) % kBuffers) * kStoreBytes;
@@ -259,79 +283,81 @@ __device__ void store_bf16(const Params& params, const Tile& tile, const float (
   }
 }
 
-// 64 x 256 sums in float32 on their way out, 32 columns in each of eight buffers. They leave one by one
-// between the steps of the next tile: all at once they would hold up its copies, which go through the same
-// unit.
+// 64 x 256 sums in float32 on their way out, row by row: 1 KiB of memory at a time. They leave a few at each
+// step of the next tile; all at once they would hold up its copies, which go through the same unit.
 class Leaving {
  public:
-  __device__ Leaving(const Params& params, u32 buffers, int consumer)
-      : params_(params), buffers_(buffers), consumer_(consumer), leads_(threadIdx.x % 128 == 0) {}
+  __device__ Leaving(const Params& params, u32 rows, int consumer)
+      : params_(params), rows_(rows), consumer_(consumer), thread_(static_cast<int>(threadIdx.x) % 128) {}
 
   // All threads of the consumer.
   __device__ void put(const Tile& tile, const float (&sums)[128]) {
     finish();
-    if (leads_) {
+    if (thread_ < kLanes) {
       sm90::store_wait_read<0>();
     }
     sm90::named_barrier(1 + consumer_, 128);
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    const u32 row = static_cast<u32>(thread / 32 * 16 + thread % 32 / 4);
-    const u32 pair = static_cast<u32>(thread % 4);
+    const u32 to = rows_ + static_cast<u32>(thread_ / 32 * 16 + thread_ % 32 / 4) * kSumRowBytes +
+                   static_cast<u32>(thread_ % 4) * 8;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-      for (int i = 0; i < kColumns / 8; ++i) {
-        const float* s = &sums[part * 16 + i * 4];
-        const u32 chunk = (static_cast<u32>(2 * i) + pair / 2) ^ (row % 8);  // the same for row + 8
-        const u32 to =
-            buffers_ + static_cast<u32>(part) * kStoreBytes + row * 128 + chunk * 16 + pair % 2 * 8;
-        sm90::store_pair(to, s[0], s[1]);
-        sm90::store_pair(to + kRowGroup, s[2], s[3]);
-      }
+    for (u32 i = 0; i < kBlockN / 8; ++i) {
+      sm90::store_pair(to + i * 32, sums[4 * i], sums[4 * i + 1]);
+      sm90::store_pair(to + i * 32 + 8 * kSumRowBytes, sums[4 * i + 2], sums[4 * i + 3]);
     }
     sm90::fence_async();
     sm90::named_barrier(1 + consumer_, 128);
-    tile_ = tile;
-    next_ = 0;
+    const i32 columns = min(kBlockN, params_.out_columns - tile.column);
+    const i32 row = tile.row + consumer_ * 64;  // the expert's rows are a multiple of 64
+    bytes_ = static_cast<u32>(columns) * 4;
+    out_ = params_.dw + (static_cast<i64>(tile.expert) * params_.out_rows + row) * params_.out_columns +
+           tile.column;
+    next_ = row < params_.out_rows ? 0 : kRows;
   }
 
-  // The next part, if there is one: added to what is there if asked for, each element once a launch, so the
+  // The next rows, if there are any: added to what is there if asked for, each element once a launch, so the
   // result is the same every time.
-  __device__ void send_one() {
-    if (next_ == kParts) {
+  __device__ void send_some() {
+    if (next_ == kRows) {
       return;
     }
-    const i32 column = tile_.column + next_ * kColumns;
-    const i32 first = tile_.row + consumer_ * 64;  // the expert's rows are a multiple of 64
-    if (leads_ && column < params_.out_columns && first < params_.out_rows) {
-      const i32 out_row = tile_.expert * params_.out_rows + first;
-      const u32 buffer = buffers_ + static_cast<u32>(next_) * kStoreBytes;
+    if (thread_ < kLanes) {
+      const i32 row = next_ + thread_;
+      float* to = out_ + static_cast<i64>(row) * params_.out_columns;
+      const u32 from = rows_ + static_cast<u32>(row) * kSumRowBytes;
       if (params_.accumulate) {
-        sm90::tensor_add(&params_.out, buffer, column, out_row);
+        sm90::bulk_add(to, from, bytes_);
       } else {
-        sm90::tensor_store(&params_.out, buffer, column, out_row);
+        sm90::bulk_store(to, from, bytes_);
       }
       sm90::store_commit();
     }
-    ++next_;
+    next_ += kLanes;
   }
 
   __device__ void finish() {
-    while (next_ < kParts) {
-      send_one();
+    while (next_ < kRows) {
+      send_some();
+    }
+  }
+
+  // Shared memory must outlive the stores.
+  __device__ void end() {
+    finish();
+    if (thread_ < kLanes) {
+      sm90::store_wait();
     }
   }
 
  private:
-  static constexpr int kColumns = 32;
-  static constexpr int kParts = kBlockN / kColumns;
-  static_assert(kParts == kStoreBuffers<Form::kDw>);
+  static constexpr int kRows = 64;
+  static constexpr int kLanes = 4;
   const Params& params_;
-  u32 buffers_;
+  u32 rows_;
   int consumer_;
-  bool leads_;
-  Tile tile_{};
-  int next_ = kParts;
+  int thread_;
+  float* out_ = nullptr;
+  u32 bytes_ = 0;
+  int next_ = kRows;
 };
 
 template <Form kForm>
@@ -341,7 +367,7 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
   Tile tile;
   float sums[128];
   const bool releases = threadIdx.x % 128 == 0;
-  const u32 buffers = shared.stores + static_cast<u32>(consumer) * kStoreBuffers<kForm> * kStoreBytes;
+  const u32 buffers = shared.stores + static_cast<u32>(consumer) * kLeavingBytes<kForm>;
   Leaving leaving(params, buffers, consumer);
   while (tiles.next(tile)) {
     u32 unreleased = 0;  // the stage of the step before, which its products may still read
@@ -357,7 +383,7 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
       unreleased = ring.stage;
       ring.advance();
       if constexpr (kForm == Form::kDw) {
-        leaving.send_one();
+        leaving.send_some();
       }
     }
     sm90::products_wait<0>();
@@ -377,9 +403,8 @@ __device__ void consume(const Params& params, const Shared& shared, int consumer
     }
   }
   if constexpr (kForm == Form::kDw) {
-    leaving.finish();
-  }
-  if (releases) {
+    leaving.end();
+  } else if (releases) {
     sm90::store_wait();  // shared memory must outlive the stores
   }
 }
@@ -395,12 +420,15 @@ __global__ void __launch_bounds__(kThreads, 1) grouped_sm90_kernel(const __grid_
   Shared shared;
   shared.stages = start;
   shared.stores = start + kStages * kStageBytes<kForm>;
-  shared.full = shared.stores + 2 * kStoreBuffers<kForm> * kStoreBytes;
+  shared.full = shared.stores + 2 * kLeavingBytes<kForm>;
   shared.empty = shared.full + kStages * 8;
-  auto* offsets = reinterpret_cast<i32*>(dynamic + (shared.empty + kStages * 8 - start));
-  shared.offsets = offsets;
-  for (i32 i = static_cast<i32>(threadIdx.x); i <= params.groups; i += kThreads) {
-    offsets[i] = params.offsets[i];
+  shared.offsets = params.offsets;
+  if constexpr (kForm != Form::kDw) {
+    auto* offsets = reinterpret_cast<i32*>(dynamic + (shared.empty + kStages * 8 - start));
+    shared.offsets = offsets;
+    for (i32 i = static_cast<i32>(threadIdx.x); i <= params.groups; i += kThreads) {
+      offsets[i] = params.offsets[i];
+    }
   }
   if (threadIdx.x == 0) {
     sm90::prefetch_map(&params.a);
@@ -508,7 +536,7 @@ void grouped_sm90_dw(CUstream_st* stream, const CudaTarget& target, const Groupe
   params.out_columns = static_cast<i32>(shape.k);
   params.out_rows = static_cast<i32>(shape.n);
   params.accumulate = accumulate;
-  params.out = tensor_map(dw, shape.groups * shape.n, shape.k, 64);
+  params.dw = dw;
   launch<Form::kDw>(stream, target, params);
 }
 

@@ -58,13 +58,16 @@ __device__ inline void tensor_store(const CUtensorMap* map, u32 from, i32 column
                "r"(from), "r"(column), "r"(row)
                : "memory");
 }
-// The same, adding float32 values to what is there.
-__device__ inline void tensor_add(const CUtensorMap* map, u32 from, i32 column, i32 row) {
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-          map),
-      "r"(from), "r"(column), "r"(row)
-      : "memory");
+// Copies `bytes` out, a multiple of 16 at multiples of 16.
+__device__ inline void bulk_store(float* to, u32 from, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+// The same, adding to what is there.
+__device__ inline void bulk_add(float* to, u32 from, u32 bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+               "r"(from), "r"(bytes)
+               : "memory");
 }
 __device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until at most kPending groups of this thread still read shared memory.
