@@ -79,6 +79,13 @@ Expected<void> check_supported(const config::Config& config) {
     return missing("precision.compute", "\"bf16\" is not available on the CPU",
                    "set precision.compute = \"f32\", or run.device = \"cuda\"");
   }
+  constexpr i64 kMaxCudaHeadDim = 256;  // of ops/attention.cu and kv_cache.cu
+  if (config.run.device == config::Device::kCuda && config.model.attention.head_dim > kMaxCudaHeadDim) {
+    return missing("model.attention.head_dim",
+                   fmt::format("is {}; attention on CUDA takes up to {}", config.model.attention.head_dim,
+                               kMaxCudaHeadDim),
+                   "more heads of fewer columns, or run.device = \"cpu\"");
+  }
   if (config.parallel.dp > 1 || config.parallel.ep > 1 || config.parallel.pp > 1) {
     return missing("parallel",
                    fmt::format("dp {} x ep {} x pp {}: this build runs one rank", config.parallel.dp,
